@@ -184,12 +184,13 @@ class Cluster:
                 if not pod.gone:
                     pod.network.know(self.names)
 
-    def wait(self, condition, what, limit=120):
+    def wait(self, condition, what, limit=120, pause=0.1):
+        """Waits until the condition holds, which is evaluated every `pause` seconds."""
         until = time.monotonic() + limit
         while not condition():
             if time.monotonic() > until:
                 raise AssertionError(f"waited {limit} s for {what}\n{self.report()}")
-            time.sleep(0.1)
+            time.sleep(pause)
 
     def wait_ready(self, limit=120):
         self.wait(lambda: all(pod.ready for pod in self.all()), "every pod to be ready", limit)
@@ -240,8 +241,8 @@ class Cluster:
             container.kill()
             code = "none in time"
         if code != 0:
-            raise AssertionError(f"{container.spec['name']} ended with {code}:\n{container.tail()}\n{self.report()}")
-        return container.tail(200)
+            raise AssertionError(f"{container.spec['name']} ended with {code}:\n{container.output(20)}\n{self.report()}")
+        return container.output(200)
 
     def close(self):
         for pod in self.all():

@@ -21,6 +21,8 @@ class Container:
     def __init__(self, cluster, pod, spec):
         self.spec = spec
         self.log_path = pod.directory / f"{spec['name']}.log"
+        # An earlier container of the same name has written to the same file.
+        self.log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
         root = pod.directory / f"root-{spec['name']}"
         root.mkdir(parents=True, exist_ok=True)
         image = cluster.images[spec["image"].rpartition(":")[2]]
@@ -58,6 +60,11 @@ class Container:
         except ProcessLookupError:
             pass
         self.process.wait()
+
+    def output(self, lines):
+        """The last lines that this container has written, without those of earlier containers of the same name."""
+        written = self.log_path.read_bytes()[self.log_start:]
+        return "\n".join(written.decode(errors="replace").splitlines()[-lines:])
 
     def tail(self, lines=20):
         return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-lines:])

@@ -157,30 +157,39 @@ class Rotation:
 
     def end_keys(self):
         """The former keys are no longer accepted. The gateways seal sessions with another key. What was stored before the
-        rotation is still readable."""
+        rotation is still readable, and the search finds it."""
+        statuses = self.statuses_of_former_token()
+        assert statuses and set(statuses) == {200}, statuses
         self.cluster.change(release.KEYS, {"jwks.json": self.fresh["jwks.json"]})
-        self.cluster.wait(self.former_token_is_refused, "the gateways to refuse tokens of the former key", KEY_SETS)
+        # What a gateway still accepts is recorded, so there are pauses.
+        refused = "the gateways to refuse tokens of the former key"
+        self.cluster.wait(self.former_token_is_refused, refused, KEY_SETS, pause=1)
         time.sleep(max(0.0, self.signed + PERMITS - time.monotonic()))
         self.cluster.change(release.KEYS, {name: self.fresh[name] for name in ("permit.pub", "session.key")})
         self.upgrade()
         self.cluster.roll(["demo-wardgate-gateway"])
         found = self.memory("get_context")["messages"]
         assert SAID in [message["content"] for message in found], found
+        hits = self.memory("search", query="lisinopril")["hits"]
+        assert SAID in [hit["message"]["content"] for hit in hits], hits
         query = ["query", "--offline", "--config", CONFIG, "--subject", "NUGWI", "--limit", "1", "--output", "jsonl"]
         said = self.cluster.run_in(self.journeys.pods("audit")[0], "audit", *query)
         first = next(json.loads(line) for line in said.splitlines() if line.startswith("{"))
         assert isinstance(first["details"], dict), first
 
-    def former_token_is_refused(self):
-        """Whether every gateway refuses the token. What a gateway still accepts is recorded, so there is a pause."""
-        time.sleep(1)
+    def statuses_of_former_token(self):
+        """The HTTP status with which each gateway answers to the token."""
+        statuses = []
         for pod in self.journeys.pods("gateway"):
             port = pod.port(pod.spec["containers"][0], "http")
             of_conversation = {"conversation_id": CONVERSATION}
             status, _ = client.ask(pod.network.address, port, self.former_token, "memory/get_context", **of_conversation)
-            if status != 401:
-                return False
-        return True
+            statuses.append(status)
+        return statuses
+
+    def former_token_is_refused(self):
+        """Whether every gateway refuses the token."""
+        return set(self.statuses_of_former_token()) == {401}
 
     def memory(self, method, **params):
         """The result of a method of the memory for the conversation of the rotation."""

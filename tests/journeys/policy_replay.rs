@@ -14,7 +14,7 @@ use wardgate_domain::{
 };
 use wardgate_rpc::client::AuditClient;
 use wardgate_rpc::{Peer, link};
-use wardgate_testkit::run;
+use wardgate_testkit::{ProcessExit, corrupt_sqlite_index, run};
 
 use crate::{REPOSITORY, WARDGATE};
 
@@ -94,6 +94,15 @@ impl RecordedCalls {
 
     /// Runs `policy replay` with the hospital's policies and `more`, and returns its report and its duration.
     fn replay(&self, more: &str) -> (Value, Duration) {
+        let began = Instant::now();
+        let report = self.run_replay(more, &[]).success();
+        let report: Value = serde_json::from_str(&report).unwrap();
+        assert_eq!(report["calls"], self.count);
+        (report, began.elapsed())
+    }
+
+    /// Runs `policy replay` with the hospital's policies, `more`, and further options.
+    fn run_replay(&self, more: &str, options: &[&str]) -> ProcessExit {
         let hospital = Path::new(REPOSITORY).join("deploy/examples/hospital");
         let policies = self.dir.path().join("policies");
         std::fs::create_dir_all(&policies).unwrap();
@@ -111,13 +120,10 @@ impl RecordedCalls {
         let words = [
             &words[..],
             &["--offline", "--config", &config, "-o", "json"],
+            options,
         ]
         .concat();
-        let began = Instant::now();
-        let report = run(WARDGATE.as_ref(), &words, &[]).success();
-        let report: Value = serde_json::from_str(&report).unwrap();
-        assert_eq!(report["calls"], self.count);
-        (report, began.elapsed())
+        run(WARDGATE.as_ref(), &words, &[])
     }
 }
 
@@ -216,6 +222,19 @@ async fn many_recorded_calls_are_decided_anew_each_at_its_own_time() {
     let mut recorded = calls.ids();
     recorded.retain(|id| by_id.contains(&id.to_string()));
     assert!(recorded.iter().eq(flipped), "in the order of the record");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_corrupt_index_is_a_warning_because_every_call_is_decided_anew() {
+    let calls = RecordedCalls::write(40).await;
+    corrupt_sqlite_index(&calls.dir.path().join("record.db"), "record_time").await;
+    let replay = calls.run_replay("", &["--since", "2026-07-01T00:00:00Z"]);
+    let is_told = replay
+        .stderr
+        .contains("an index of the database is corrupt");
+    assert!(is_told, "{}", replay.stderr);
+    let report: Value = serde_json::from_str(&replay.success()).unwrap();
+    assert_eq!(report["calls"], 40);
 }
 
 #[tokio::test(flavor = "multi_thread")]

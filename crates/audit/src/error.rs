@@ -6,7 +6,7 @@ use wardgate_domain::{Digest, InvalidMessage};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::ServiceError;
 use wardgate_rpc::client::{OperatorError, RecordDamage};
-use wardgate_store::{MigrationError, NotAStore, is_corrupt};
+use wardgate_store::{MigrationError, NotAStore, is_corrupt, is_corrupt_index};
 
 use crate::copy_problem::CopyProblem;
 
@@ -276,6 +276,8 @@ fn unreadable_text(error: &sqlx::Error) -> &'static str {
     if is_corrupt(error) {
         "the database of the audit store is corrupt at a place that was read: preserve the store unchanged, and compare it with a \
          backup"
+    } else if is_corrupt_index(error) {
+        "an index of the audit store is corrupt: preserve a copy of the store, then rebuild its indexes with `REINDEX`"
     } else {
         "the audit store cannot be read now; try again later"
     }
@@ -292,6 +294,11 @@ impl Error {
     /// Returns whether the files of the store are corrupt at the place that was read, so that other records may be readable.
     pub(crate) fn is_corruption(&self) -> bool {
         matches!(self, Self::Unreadable(error) if is_corrupt(error))
+    }
+
+    /// Returns whether an index of a PostgreSQL store is corrupt, so that its records may be readable without the index.
+    pub(crate) fn is_index_corruption(&self) -> bool {
+        matches!(self, Self::Unreadable(error) if is_corrupt_index(error))
     }
 }
 

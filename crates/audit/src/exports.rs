@@ -58,7 +58,10 @@ impl StoreFeed {
         let (mut found, mut corruption, mut is_any_read) = (Vec::new(), None, false);
         for sequence in range {
             match self.reader.single(&RecordFilter::default(), sequence).await {
-                Err(error) if error.is_corruption() => corruption = Some(error),
+                Err(error) if error.is_corruption() => {
+                    self.reader.note_corruption(&error);
+                    corruption = Some(error);
+                }
                 page => {
                     found.extend(page?.records);
                     is_any_read = true;

@@ -227,6 +227,7 @@ mod tests {
         let damaged = QueriedRecord::Damaged(RecordDamage {
             sequence: Some(7),
             problem: "is missing".to_owned(),
+            is_warning: false,
         });
         let of_all = BytesFilter::default();
         let of_tenant = BytesFilter {

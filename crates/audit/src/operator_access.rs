@@ -28,11 +28,12 @@ use crate::canonical::RecordEntry;
 use crate::details::DetailsVault;
 use crate::export::ExportPart;
 use crate::filter::{BytesFilter, RecordFilter, parse_call_id};
+use crate::query::{self, IndexCorruption};
 use crate::record_content::RecordContent;
 use crate::retention::RetentionPolicy;
 use crate::store::{LegalHold, PageBounds, StoreReader, StoreUpkeep};
 use crate::writer::AppendQueue;
-use crate::{CheckpointKind, Error, MacKey, export, proof, query};
+use crate::{CheckpointKind, Error, MacKey, export, proof};
 
 /// Interval between checks for records of other processes, whose appends do not notify this one.
 const IDLE: Duration = Duration::from_secs(5);
@@ -101,7 +102,12 @@ impl OperatorAccess {
             .await?;
         let filter = up_to(&receipt, filter);
         let (reader, vault) = (self.reader.clone(), Some(self.vault.clone()));
-        Ok(query::run(reader, vault, filter))
+        Ok(query::run(
+            reader,
+            vault,
+            filter,
+            IndexCorruption::default(),
+        ))
     }
 
     /// Returns the new records that match, each once it is durable. If the filter has `since`, the stream begins with the
@@ -119,10 +125,16 @@ impl OperatorAccess {
             .put_on_record(&operator, "audit.watch", &target)
             .await?;
         let (reader, vault) = (self.reader.clone(), Some(self.vault.clone()));
+        let corruption = IndexCorruption::default();
         let earlier = match filter.since {
             Some(_) => {
                 let earlier = up_to(&receipt, filter.clone());
-                Either::Left(query::run(reader.clone(), vault.clone(), earlier))
+                Either::Left(query::run(
+                    reader.clone(),
+                    vault.clone(),
+                    earlier,
+                    corruption.clone(),
+                ))
             }
             None => Either::Right(stream::empty()),
         };
@@ -140,6 +152,7 @@ impl OperatorAccess {
         };
         let later = stream::try_unfold(watch, move |mut watch| {
             let (reader, vault, filter) = (reader.clone(), vault.clone(), filter.clone());
+            let corruption = corruption.clone();
             async move {
                 let from_sequence = watch.next;
                 let Some(size) = watch.grown().await? else {
@@ -150,7 +163,8 @@ impl OperatorAccess {
                     before_sequence: Some(size),
                     ..filter
                 };
-                Ok(Some((query::pages(reader, vault, new), watch)))
+                let pages = query::pages(reader, vault, new, corruption);
+                Ok(Some((pages, watch)))
             }
         });
         Ok(earlier.chain(later.try_flatten()))

@@ -8,9 +8,10 @@ use wardgate_transparency::{
     inclusion_ranges, tiles_of_ranges,
 };
 
+use crate::Error;
 use crate::filter::{BytesFilter, RecordFilter, parse_call_id};
+use crate::query::{self, IndexCorruption};
 use crate::store::StoreReader;
-use crate::{Error, query};
 
 /// The kind of a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -100,7 +101,7 @@ pub(crate) async fn find_of_call(
         },
         ..RecordFilter::default()
     };
-    let records = query::pages(reader.clone(), None, filter);
+    let records = query::pages(reader.clone(), None, filter, IndexCorruption::default());
     pin_mut!(records);
     let mut damaged = None;
     while let Some(found) = records.try_next().await? {
@@ -110,8 +111,7 @@ pub(crate) async fn find_of_call(
                     return Ok(stored.sequence);
                 }
             }
-            // Damage without a position is that of an index, and the query continued without it.
-            QueriedRecord::Damaged(damage) if damage.sequence.is_none() => {}
+            QueriedRecord::Damaged(damage) if damage.is_warning => {}
             QueriedRecord::Damaged(damage) => damaged = damaged.or(Some(damage)),
         }
     }

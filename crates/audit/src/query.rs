@@ -3,6 +3,7 @@
 use std::future::ready;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::lazy;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
@@ -22,6 +23,10 @@ const PAGE: u64 = 256;
 /// a reader sees them while the search for readable records continues.
 const LONGEST_REPORT: u64 = 4_096;
 
+/// Maximum number of sequence numbers in a page that is read without the index that a filter needs. Such a page reads every record
+/// of its range, which must end within the time limit of a statement.
+const WIDEST_WITHOUT_INDEX: u64 = 16_384;
+
 /// The notice for an operator of a tenant, who may not know which records cannot be read.
 const INCOMPLETE: &str =
     "records cannot be read, because the database is corrupt; some of them may be missing here";
@@ -34,18 +39,34 @@ const UNKNOWN_GAPS: &str =
 const WITHOUT_INDEX: &str = "an index of the database is corrupt, or a record to which it leads; the records are read without the \
     index, which takes longer";
 
+/// Whether an index that a query needs is known to be corrupt, or a record to which it leads. Queries that share this value report
+/// it once; from then on, they read records without the index.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct IndexCorruption(Arc<AtomicBool>);
+
+impl IndexCorruption {
+    fn is_known(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn set_known(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Returns the records that match `filter`, one page at a time, without those that are appended during the query. Changed
 /// records are reported in their place. Missing records are reported in their place if the filter matches every record, and
 /// otherwise before the other records. Records that are at a corrupt place of the store are reported whether or not they match,
 /// because that is unknown.
 ///
-/// If the filter has a tenant, the damaged records may belong to other tenants, and are not reported. Once a corrupt place was
+/// If the filter has a tenant, the damaged records may belong to other tenants, and are not reported. Once a record could not be
 /// read since the start of the process, by whatever query, each query ends with one notice instead: it does not depend on the
-/// filter, which could otherwise find out what other tenants did, except in the first query that reads a corrupt place.
+/// filter, which could otherwise find out what other tenants did, except in the first query that cannot read a record.
 pub(crate) fn run(
     reader: StoreReader,
     vault: Option<Arc<DetailsVault>>,
     filter: RecordFilter,
+    corruption: IndexCorruption,
 ) -> impl Stream<Item = Result<QueriedRecord, Error>> + Send + 'static {
     let gaps_of = reader.clone();
     let is_unconditional = filter.is_unconditional();
@@ -70,7 +91,8 @@ pub(crate) fn run(
         is_incomplete.then(|| Ok::<_, Error>(damaged(None, INCOMPLETE.to_owned())))
     }));
     let notice = notice.filter_map(ready);
-    gaps.chain(pages(reader, vault, filter)).chain(notice)
+    gaps.chain(pages(reader, vault, filter, corruption))
+        .chain(notice)
 }
 
 /// Returns the same records as [`run`], but does not search for missing records if the filter is conditional, and returns no
@@ -79,20 +101,22 @@ pub(crate) fn pages(
     reader: StoreReader,
     vault: Option<Arc<DetailsVault>>,
     filter: RecordFilter,
+    corruption: IndexCorruption,
 ) -> impl Stream<Item = Result<QueriedRecord, Error>> + Send + 'static {
     let pages = stream::try_unfold(None, move |rest: Option<RemainingQuery>| {
         let (reader, vault, filter) = (reader.clone(), vault.clone(), filter.clone());
+        let corruption = corruption.clone();
         // The future of a page is large, and is moved with the stream.
         Box::pin(async move {
             let mut rest = match rest {
                 Some(rest) => rest,
-                None => RemainingQuery::whole(&filter, &reader.head().await?),
+                None => RemainingQuery::whole(&filter, &reader.head().await?, corruption),
             };
             let mut findings = Vec::new();
             match rest.page(&filter) {
                 Some(page) => {
-                    rest.read_page(&reader, &filter, &page, &mut findings)
-                        .await?;
+                    let read = rest.read_page(&reader, &filter, &page, &mut findings).await;
+                    read.inspect_err(|error| reader.note_corruption(error))?;
                 }
                 None if rest.unreadable.is_none() => return Ok::<_, Error>(None),
                 None => rest.report_unreadable(&mut findings),
@@ -146,6 +170,7 @@ async fn open_details(
             *record = QueriedRecord::Damaged(RecordDamage {
                 sequence: Some(stored.sequence),
                 problem: "its details were modified".to_owned(),
+                is_warning: false,
             });
         }
         Err(Error::OtherDetailsKey) => {
@@ -181,7 +206,11 @@ fn not_readable(range: Range<u64>) -> QueriedRecord {
 }
 
 fn damaged(sequence: Option<u64>, problem: String) -> QueriedRecord {
-    QueriedRecord::Damaged(RecordDamage { sequence, problem })
+    QueriedRecord::Damaged(RecordDamage {
+        sequence,
+        problem,
+        is_warning: false,
+    })
 }
 
 /// Reads the record at `sequence` if it matches. Returns `None` if the record is at a corrupt place. Fails if it cannot be read with
@@ -202,7 +231,10 @@ async fn read_record(
     };
     match reader.single(&any, sequence).await {
         Ok(_) => Err(error),
-        Err(confirmed) if confirmed.is_corruption() => Ok(None),
+        Err(confirmed) if confirmed.is_corruption() => {
+            reader.note_corruption(&confirmed);
+            Ok(None)
+        }
         Err(other) => Err(other),
     }
 }
@@ -254,7 +286,14 @@ impl QueryFinding {
             Self::Changed(damage) => (QueriedRecord::Damaged(damage), None),
             Self::Missing(range) => (missing(range), None),
             Self::Unreadable(range) => (not_readable(range), None),
-            Self::WithoutIndex => (damaged(None, WITHOUT_INDEX.to_owned()), None),
+            Self::WithoutIndex => {
+                let warning = RecordDamage {
+                    sequence: None,
+                    problem: WITHOUT_INDEX.to_owned(),
+                    is_warning: true,
+                };
+                (QueriedRecord::Damaged(warning), None)
+            }
         }
     }
 }
@@ -271,11 +310,11 @@ struct RemainingQuery {
     /// The records that could not be read and that no report contains yet.
     unreadable: Option<Range<u64>>,
     /// Whether pages are read without the index that the filter needs, because the index or a record to which it leads is corrupt.
-    without_index: bool,
+    corruption: IndexCorruption,
 }
 
 impl RemainingQuery {
-    fn whole(filter: &RecordFilter, head: &RecordHead) -> Self {
+    fn whole(filter: &RecordFilter, head: &RecordHead, corruption: IndexCorruption) -> Self {
         let size = head.size;
         let before_time = filter.before_time.filter(|_| filter.is_by_time());
         let (end, after) = match (before_time, filter.before_sequence) {
@@ -291,16 +330,22 @@ impl RemainingQuery {
             limit: filter.limit.unwrap_or(u64::MAX),
             width: u64::MAX,
             unreadable: None,
-            without_index: false,
+            corruption,
         }
     }
 
     fn page(&self, filter: &RecordFilter) -> Option<PageBounds> {
         let Range { start, end } = self.range;
-        let range = if filter.newest_first {
-            start.max(end.saturating_sub(self.width))..end
+        // A page by time has no range of sequence numbers that could be narrowed.
+        let width = if self.corruption.is_known() && !filter.is_by_time() {
+            self.width.min(WIDEST_WITHOUT_INDEX)
         } else {
-            start..end.min(start.saturating_add(self.width))
+            self.width
+        };
+        let range = if filter.newest_first {
+            start.max(end.saturating_sub(width))..end
+        } else {
+            start..end.min(start.saturating_add(width))
         };
         // Records that the store selects but whose bytes do not match do not count towards the limit.
         let limit = if filter.bytes.is_empty() {
@@ -346,11 +391,13 @@ impl RemainingQuery {
         page: &PageBounds,
         findings: &mut Vec<QueryFinding>,
     ) -> Result<(), Error> {
-        let read = if self.without_index {
+        let read = if self.corruption.is_known() {
             reader.page_without_index(filter, page).await?
         } else {
             match reader.page(filter, page).await {
                 Err(error) if error.is_corruption() => None,
+                // Only a query by call can avoid a corrupt index of PostgreSQL.
+                Err(error) if error.is_index_corruption() && filter.call_id.is_some() => None,
                 read => Some(read?),
             }
         };
@@ -359,7 +406,10 @@ impl RemainingQuery {
             None if filter.is_by_time() => self.read_each(reader, filter, page, findings).await?,
             // PostgreSQL reads the records of a call before it compares their sequence numbers, which the index of calls does not
             // contain. A narrower range therefore does not avoid a corrupt record of the call.
-            None if filter.call_id.is_some() && reader.is_postgres() && !self.without_index => {
+            None if filter.call_id.is_some()
+                && reader.is_postgres()
+                && !self.corruption.is_known() =>
+            {
                 self.leave_index(findings);
             }
             None => match page.range.end - page.range.start {
@@ -379,7 +429,7 @@ impl RemainingQuery {
         page: &PageBounds,
         findings: &mut Vec<QueryFinding>,
     ) -> Result<bool, Error> {
-        if self.without_index {
+        if self.corruption.is_known() {
             return Ok(false);
         }
         let Some(read) = reader.page_without_index(filter, page).await? else {
@@ -395,7 +445,7 @@ impl RemainingQuery {
         tracing::error!(
             "an index of the audit store is corrupt, or a record to which it leads; a query continues without the index"
         );
-        self.without_index = true;
+        self.corruption.set_known();
         self.report_unreadable(findings);
         findings.push(QueryFinding::WithoutIndex);
     }
@@ -538,5 +588,47 @@ impl RemainingQuery {
             passed
         };
         (!passed.is_empty()).then_some(passed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_that_know_of_a_corrupt_index_read_bounded_ranges_in_both_orders() {
+        let head = RecordHead {
+            size: 1_000_000,
+            closed_below: 0,
+            minimum_index: 0,
+            hold_generation: 0,
+        };
+        for (newest_first, expected) in [
+            (false, 0..WIDEST_WITHOUT_INDEX),
+            (true, 1_000_000 - WIDEST_WITHOUT_INDEX..1_000_000),
+        ] {
+            let filter = RecordFilter {
+                call_id: Some("01a21d31-c794-7d35-94c7-e8dc9983a5d7".parse().unwrap()),
+                newest_first,
+                ..RecordFilter::default()
+            };
+            let corruption = IndexCorruption::default();
+            let mut rest = RemainingQuery::whole(&filter, &head, corruption.clone());
+            assert_eq!(rest.page(&filter).unwrap().range, 0..1_000_000);
+            rest.leave_index(&mut Vec::new());
+            let other = RemainingQuery::whole(&filter, &head, corruption);
+            assert_eq!(other.page(&filter).unwrap().range, expected);
+            assert_eq!(rest.page(&filter).unwrap().range, expected);
+            // Pages that can be read do not widen the range again.
+            let page = rest.page(&filter).unwrap();
+            let read = RecordPage {
+                records: Vec::new(),
+                last: None,
+            };
+            rest.add_page(&filter, &page, read, &mut Vec::new());
+            let next = rest.page(&filter).unwrap().range;
+            assert_eq!(next.end - next.start, WIDEST_WITHOUT_INDEX);
+            assert_ne!(next, expected);
+        }
     }
 }

@@ -12,10 +12,10 @@ use wardgate_transparency::{Checkpoint, SignedNote, TlogProof};
 use crate::details::DetailsVault;
 use crate::details_key::DetailsKeys;
 use crate::filter::RecordFilter;
+use crate::query::{self, IndexCorruption};
 use crate::store::{self, Address};
 use crate::{
-    CheckpointKind, Error, ExportDirectory, StoreGrowth, StoreRoom, export, proof, query,
-    second_copy,
+    CheckpointKind, Error, ExportDirectory, StoreGrowth, StoreRoom, export, proof, second_copy,
 };
 
 /// Reads a store and never writes to it.
@@ -112,6 +112,7 @@ impl RecordReader {
     ) -> Result<impl Stream<Item = Result<QueriedRecord, Error>> + Send + use<>, Error> {
         let tags = self.vault.as_deref().map(DetailsVault::tags);
         let filter = RecordFilter::of(filter, tags)?;
-        Ok(query::run(self.store.clone(), self.vault.clone(), filter))
+        let (store, vault) = (self.store.clone(), self.vault.clone());
+        Ok(query::run(store, vault, filter, IndexCorruption::default()))
     }
 }

@@ -36,12 +36,13 @@ use crate::operator_access::OperatorAccess;
 use crate::ownership::{CallingProcesses, StoreLock};
 use crate::proof::CheckpointKind;
 use crate::publisher::{LogCloser, LogIdentity, LogKey, Publisher, VerifiedLog};
+use crate::query::{self, IndexCorruption};
 use crate::retention::RetentionPolicy;
 use crate::second_copy::SecondCopy;
 use crate::store::{self, Address, StoreReader};
 use crate::writer::{self, AppendQueue};
 use crate::{Config, Error, MacKey};
-use crate::{history, proof, query};
+use crate::{history, proof};
 
 /// The keys of the audit service.
 #[derive(Debug)]
@@ -286,7 +287,12 @@ impl AuditService for Audit {
         let filter = AuditFilter::try_from(request.into_inner()).map_err(Error::from);
         let filter = filter.and_then(|filter| RecordFilter::of(filter, Some(self.details.tags())));
         let filter = filter.map_err(|error| status(&error))?;
-        let records = query::run(self.reader.clone(), Some(self.details.clone()), filter);
+        let records = query::run(
+            self.reader.clone(),
+            Some(self.details.clone()),
+            filter,
+            IndexCorruption::default(),
+        );
         Ok(streaming(records, response))
     }
 
@@ -502,6 +508,7 @@ fn response(found: QueriedRecord) -> pb::QueryResponse {
             details_erased: matches!(stored.details, Some(RecordDetails::Erased)),
             details_undecryptable: matches!(stored.details, Some(RecordDetails::Undecryptable)),
             damage_unlocated: false,
+            damage_is_warning: false,
             details_json: match stored.details {
                 Some(RecordDetails::Open(details)) => details,
                 Some(RecordDetails::Erased | RecordDetails::Undecryptable) | None => Bytes::new(),
@@ -513,6 +520,7 @@ fn response(found: QueriedRecord) -> pb::QueryResponse {
                 sequence: damage.sequence.unwrap_or_default(),
                 damage: damage.problem,
                 damage_unlocated: damage.sequence.is_none(),
+                damage_is_warning: damage.is_warning,
                 ..pb::QueryResponse::default()
             }
         }

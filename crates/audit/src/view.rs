@@ -48,6 +48,7 @@ fn parse(sequence: u64, record: &[u8]) -> Result<Map<String, Value>, Error> {
         Error::Damaged(RecordDamage {
             sequence: Some(sequence),
             problem: error.to_string(),
+            is_warning: false,
         })
     })
 }

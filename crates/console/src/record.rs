@@ -252,7 +252,7 @@ impl Record {
                     if is_all {
                         read.damaged.push(damage);
                     } else {
-                        read.may_be_incomplete = true;
+                        read.may_be_incomplete |= !damage.is_warning;
                     }
                     continue;
                 }

@@ -29,7 +29,7 @@ mod words;
 
 pub use config::{Config, OwnerLimits, Retention};
 pub use error::Error;
-pub use rekey::{RekeyOutcome, rekey};
+pub use rekey::{RekeyEvent, RekeyOutcome, rekey};
 pub use sealing::{MasterKey, MasterKeys};
 pub use service::service;
 pub use store::LAYOUT;

@@ -8,6 +8,19 @@ use wardgate_store::{Address, DatabaseSettings, RekeyProgress, pause_after_batch
 use crate::store::MemoryStore;
 use crate::{Error, MasterKeys};
 
+/// What a re-encryption reports while it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RekeyEvent<'a> {
+    /// A batch of conversations ended. The numbers are those of all batches of this run.
+    Moved(&'a RekeyProgress),
+    /// A batch found this number of messages that cannot be decrypted. A later run does not find them again.
+    UnreadableMessages(u64),
+    /// This number of conversations was checked after the move.
+    Checked(u64),
+    /// The current master key does not decrypt the conversation with this identifier.
+    Unreadable(&'a str),
+}
+
 /// How a re-encryption ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RekeyOutcome {
@@ -28,14 +41,14 @@ pub enum RekeyOutcome {
 
 /// Moves the store at `url` from the former to the current master key: the wrapped key of each conversation, and what hides
 /// words and grounds. The services on the store go on meanwhile if they have both keys. Call it again after an interruption: it
-/// goes on where it was. `progress` is called after every batch, and counts conversations. Fails if the store does not exist or no
+/// goes on where it was. `report` is called after every batch and every step of the check. Fails if the store does not exist or no
 /// service has used it yet, or if the current key is also one of the former ones.
 pub async fn rekey(
     url: &str,
     settings: &DatabaseSettings,
     keys: MasterKeys,
     ambient: Ambient,
-    mut progress: impl FnMut(&RekeyProgress),
+    mut report: impl FnMut(RekeyEvent<'_>),
 ) -> Result<RekeyOutcome, Error> {
     if keys.repeats_current() {
         return Err(Error::SameMasterKey);
@@ -49,7 +62,7 @@ pub async fn rekey(
     // The preparation of a service would put the current key in force in a store that is under none.
     store.prepare_schema().await?;
     let Some(total) = retry_step(may_pass, || store.begin_rekeying()).await? else {
-        let unreadable = count_unreadable(&store).await?;
+        let unreadable = count_unreadable(&store, &mut report).await?;
         return Ok(RekeyOutcome::NotNeeded { unreadable });
     };
     let mut unreadable_messages = 0;
@@ -63,7 +76,10 @@ pub async fn rekey(
         so_far.count(batch.conversations);
         so_far.unreadable += batch.unreadable;
         unreadable_messages += batch.unreadable_messages;
-        progress(&so_far);
+        report(RekeyEvent::Moved(&so_far));
+        if batch.unreadable_messages > 0 {
+            report(RekeyEvent::UnreadableMessages(batch.unreadable_messages));
+        }
         if batch.is_last {
             break;
         }
@@ -72,19 +88,27 @@ pub async fn rekey(
     // In SQLite the keys under the former master key are overwritten. If readers prevent it now, the service does it later.
     store.scrub().await?;
     // This reads all keys, also those that the batches have counted.
-    so_far.unreadable = count_unreadable(&store).await?;
+    so_far.unreadable = count_unreadable(&store, &mut report).await?;
     Ok(RekeyOutcome::Finished {
         conversations: so_far,
         unreadable_messages,
     })
 }
 
-/// Returns the number of conversations whose keys the current master key does not decrypt.
-async fn count_unreadable(store: &MemoryStore) -> Result<u64, Error> {
-    let (mut unreadable, mut after) = (0, 0);
+/// Returns the number of conversations whose keys the current master key does not decrypt, and reports each of them.
+async fn count_unreadable(
+    store: &MemoryStore,
+    report: &mut impl FnMut(RekeyEvent<'_>),
+) -> Result<u64, Error> {
+    let (mut unreadable, mut checked, mut after) = (0, 0, 0);
     loop {
         let check = retry_step(may_pass, || store.check_keys(after)).await?;
-        unreadable += check.unreadable;
+        for identifier in &check.unreadable {
+            report(RekeyEvent::Unreadable(identifier));
+        }
+        unreadable += check.unreadable.len() as u64;
+        checked += check.checked;
+        report(RekeyEvent::Checked(checked));
         match check.last {
             Some(last) => after = last,
             None => return Ok(unreadable),

@@ -77,23 +77,6 @@ impl MasterKey {
         bytes.try_into().map_err(|_| SealBroken)
     }
 
-    /// Wraps a conversation's key, which is wrapped under `former`, under this key. Returns `None` if it is wrapped under
-    /// this key already.
-    pub(crate) fn rewrap(
-        &self,
-        former: &Self,
-        conversation: ConversationKey,
-        wrapped: &[u8],
-        ambient: &Ambient,
-    ) -> Result<Option<Vec<u8>>, SealBroken> {
-        if self.unwrap(conversation, wrapped.to_vec()).is_ok() {
-            return Ok(None);
-        }
-        let bytes = former.unwrap_bytes(conversation, wrapped.to_vec())?;
-        let about = About::new("data key").and(conversation.to_string().as_bytes());
-        self.wrapping.seal(&about, &bytes, ambient).map(Some)
-    }
-
     /// Returns a keyed digest (HMAC). Equal inputs have equal digests, and a digest reveals nothing about its input.
     pub(crate) fn tag(&self, about: &About) -> Digest {
         let mut bytes = [0; KEY_LEN];
@@ -153,6 +136,11 @@ impl MasterKeys {
         std::iter::once(&self.current).chain(&self.former)
     }
 
+    /// Returns the former keys.
+    pub(crate) fn former(&self) -> &[MasterKey] {
+        &self.former
+    }
+
     /// Returns the key that this digest identifies.
     pub(crate) fn find(&self, known_by: &[u8]) -> Option<&MasterKey> {
         self.all().find(|key| key.known_by.as_bytes() == known_by)
@@ -168,6 +156,29 @@ impl MasterKeys {
             .all()
             .filter_map(|key| key.unwrap(conversation, wrapped.to_vec()).ok());
         unwrapped.next().ok_or(SealBroken)
+    }
+
+    /// Wraps a conversation's key under the current master key, whichever former one wraps it. Returns `None` if it is wrapped under
+    /// the current one already.
+    pub(crate) fn rewrap(
+        &self,
+        conversation: ConversationKey,
+        wrapped: &[u8],
+        ambient: &Ambient,
+    ) -> Result<Option<Vec<u8>>, SealBroken> {
+        if self.current.unwrap(conversation, wrapped.to_vec()).is_ok() {
+            return Ok(None);
+        }
+        let mut unwrapped = self
+            .former
+            .iter()
+            .filter_map(|key| key.unwrap_bytes(conversation, wrapped.to_vec()).ok());
+        let bytes = unwrapped.next().ok_or(SealBroken)?;
+        let about = About::new("data key").and(conversation.to_string().as_bytes());
+        self.current
+            .wrapping
+            .seal(&about, &bytes, ambient)
+            .map(Some)
     }
 }
 
@@ -248,13 +259,15 @@ mod tests {
         let (former, conversation, key, wrapped) = keys();
         let (ambient, about) = (Ambient::system(), About::new("a"));
         let sealed = key.seal(&about, b"x", &ambient).unwrap();
-        let current = MasterKey::from_bytes(&[8; 32]);
-        let move_key = |wrapped: &[u8]| current.rewrap(&former, conversation, wrapped, &ambient);
+        let [current, other] = [8, 9].map(|byte| MasterKey::from_bytes(&[byte; 32]));
+        // Whichever of the former keys wraps it.
+        let keys = MasterKeys::new(current, vec![other, former]);
+        let move_key = |wrapped: &[u8]| keys.rewrap(conversation, wrapped, &ambient);
         let moved = move_key(&wrapped).unwrap().unwrap();
         assert!(move_key(&moved).unwrap().is_none());
         assert!(move_key(b"something else").is_err());
-        assert!(former.unwrap(conversation, moved.clone()).is_err());
-        let keys = MasterKeys::new(current, vec![former]);
+        let mut former = keys.former().iter();
+        assert!(former.all(|key| key.unwrap(conversation, moved.clone()).is_err()));
         for wrapped in [wrapped, moved] {
             let same = keys.unwrap(conversation, &wrapped).unwrap();
             assert_eq!(same.open(&about, sealed.clone()).unwrap(), b"x");

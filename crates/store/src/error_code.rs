@@ -18,7 +18,7 @@ pub fn is_busy(error: &sqlx::Error) -> bool {
 
 /// Returns whether the rows of a table are corrupt at the place that a statement read, or contain a value that cannot be decoded
 /// as the type of its column. The same read fails again, but reads of other places may succeed. A corrupt index of PostgreSQL
-/// does not count: the rows are intact, and can be read once the index is rebuilt.
+/// does not count, see [`is_corrupt_index`]: the rows are intact, and can be read without the index, or once it is rebuilt.
 pub fn is_corrupt(error: &sqlx::Error) -> bool {
     let error = match error {
         sqlx::Error::Database(error) => error,
@@ -33,6 +33,13 @@ pub fn is_corrupt(error: &sqlx::Error) -> bool {
         Some(code) => sqlite_code(code) == Some(11),
         None => false,
     }
+}
+
+/// Returns whether an index of PostgreSQL that a statement read is corrupt in its structure. SQLite does not distinguish this from
+/// [`is_corrupt`].
+pub fn is_corrupt_index(error: &sqlx::Error) -> bool {
+    // index_corrupted
+    matches!(error, sqlx::Error::Database(error) if error.code().as_deref() == Some("XX002"))
 }
 
 /// Returns the primary result code of SQLite, without the extended code in the upper bits, or `None` if `code` is of PostgreSQL,

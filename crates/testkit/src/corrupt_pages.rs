@@ -81,14 +81,7 @@ pub async fn copy_with_corrupt_pages(
 ) -> TestDatabase {
     let copy = original.copy().await;
     let mut connection = PgConnection::connect(&original.url()).await.unwrap();
-    // A copied table has the same file name, in the directory of the copy.
-    let file = format!(
-        "SELECT regexp_replace(pg_relation_filepath('{table}'), '^base/[0-9]+', 'base/' || oid)
-         FROM pg_database WHERE datname = '{}'",
-        copy.name()
-    );
-    let file = sqlx::query_scalar(AssertSqlSafe(file));
-    let file: String = file.fetch_one(&mut connection).await.unwrap();
+    let file = file_in_copy(&mut connection, table, &copy).await;
     let offsets = format!(
         "SELECT DISTINCT (ctid::text::point)[0]::bigint * current_setting('block_size')::bigint
          FROM {table} WHERE {rows}"
@@ -106,6 +99,45 @@ pub async fn copy_with_corrupt_pages(
     }
     connection.close().await.unwrap();
     copy
+}
+
+/// Returns a copy of the PostgreSQL database `original` in which every page of the B-tree `index` is empty, except the first one,
+/// which contains no entries. The requirements are those of [`copy_with_corrupt_pages`].
+pub async fn copy_with_empty_index(original: &TestDatabase, index: &str) -> TestDatabase {
+    let copy = original.copy().await;
+    let mut connection = PgConnection::connect(&original.url()).await.unwrap();
+    let file = file_in_copy(&mut connection, index, &copy).await;
+    let sizes = format!(
+        "SELECT current_setting('block_size')::bigint,
+             pg_relation_size('{index}') / current_setting('block_size')::bigint - 1"
+    );
+    let sizes = sqlx::query_as(AssertSqlSafe(sizes));
+    let (page_size, pages): (i64, i64) = sizes.fetch_one(&mut connection).await.unwrap();
+    assert!(pages > 0, "{index} has no entries");
+    let overwrite = format!(
+        "COPY (SELECT 1 WHERE false) TO PROGRAM
+             'dd if=/dev/zero of={file} bs={page_size} seek=1 count={pages} conv=notrunc status=none'"
+    );
+    let overwrite = sqlx::raw_sql(AssertSqlSafe(overwrite));
+    connection.execute(overwrite).await.unwrap();
+    connection.close().await.unwrap();
+    copy
+}
+
+/// Returns the path of the file of `relation` in `copy`, a copy of the database of `connection`, relative to the directory of the
+/// server's data. A copied relation has the same file name, in the directory of the copy.
+async fn file_in_copy(
+    connection: &mut PgConnection,
+    relation: &str,
+    copy: &TestDatabase,
+) -> String {
+    let file = format!(
+        "SELECT regexp_replace(pg_relation_filepath('{relation}'), '^base/[0-9]+', 'base/' || oid)
+         FROM pg_database WHERE datname = '{}'",
+        copy.name()
+    );
+    let file = sqlx::query_scalar(AssertSqlSafe(file));
+    file.fetch_one(connection).await.unwrap()
 }
 
 /// Writes the write-ahead log of the database back into its file, once no other connection prevents that.

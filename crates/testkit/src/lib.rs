@@ -52,8 +52,8 @@ pub use chance::{highest_chance, lowest_chance};
 pub use client::{Client, Reply};
 pub use clock::TestClock;
 pub use corrupt_pages::{
-    copy_with_corrupt_pages, corrupt_sqlite_index, corrupt_sqlite_pages, repair_sqlite_pages,
-    replace_sqlite_bytes,
+    copy_with_corrupt_pages, copy_with_empty_index, corrupt_sqlite_index, corrupt_sqlite_pages,
+    repair_sqlite_pages, replace_sqlite_bytes,
 };
 pub use database::{PasswordRole, TestDatabase, test_dependency};
 pub use http_server::serve;

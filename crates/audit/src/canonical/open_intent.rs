@@ -21,6 +21,7 @@ impl OpenIntent {
             Error::Damaged(RecordDamage {
                 sequence: Some(sequence),
                 problem,
+                is_warning: false,
             })
         };
         let call: CallRecord<'static> = serde_json::from_slice(&stored.canonical)

@@ -22,7 +22,7 @@ use wardgate_domain::Timestamp;
 use wardgate_rpc::client::RecordDamage;
 use wardgate_store::postgres::PostgresPool;
 use wardgate_store::{
-    DatabaseSettings, Layout, MigrationError, Row, StartWait, is_busy, is_corrupt,
+    DatabaseSettings, Layout, MigrationError, Row, StartWait, is_busy, is_corrupt, is_corrupt_index,
 };
 
 use crate::Error;
@@ -343,6 +343,7 @@ impl RecordRow {
         Err(RecordDamage {
             sequence: Some(sequence),
             problem: problem.to_owned(),
+            is_warning: false,
         })
     }
 }
@@ -370,7 +371,7 @@ pub(crate) struct StoreReader {
     pool: ReadPool,
     /// The time at which the sequence was last found to have no gaps.
     dense_at: Arc<Mutex<Option<Instant>>>,
-    /// Whether a selection of records, or the search for missing ones, has read a corrupt place.
+    /// Whether a record could not be read, or the search for missing ones failed, because the store is corrupt.
     has_read_corruption: Arc<AtomicBool>,
 }
 
@@ -542,7 +543,8 @@ impl StoreReader {
             after: None,
             newest_first: false,
         };
-        let read = self.page(&RecordFilter::default(), &page).await?;
+        let read = self.page(&RecordFilter::default(), &page).await;
+        let read = read.inspect_err(|error| self.note_corruption(error))?;
         let records = read.records.into_iter();
         let records = records.collect::<Result<Vec<_>, _>>();
         let records = records.map_err(Error::Damaged)?;
@@ -557,6 +559,7 @@ impl StoreReader {
                 return Err(Error::Damaged(RecordDamage {
                     sequence: Some(sequence),
                     problem: "is missing".to_owned(),
+                    is_warning: false,
                 }));
             }
         }
@@ -585,13 +588,18 @@ impl StoreReader {
             // The server has the same time limit.
             ReadPool::Postgres(pool) => selection(postgres::RECORD).postgres(pool).await,
         };
-        if rows.as_ref().is_err_and(is_corrupt) {
-            self.has_read_corruption.store(true, Ordering::Relaxed);
-        }
         rows.map_err(Error::from)
     }
 
-    /// Returns whether this process has read a corrupt place of the store when it selected records or searched for missing ones.
+    /// Remembers that records could not be read, if `error` means that the store is corrupt. An error after which the same records
+    /// are read in another way is not passed to this function.
+    pub(crate) fn note_corruption(&self, error: &Error) {
+        if error.is_corruption() {
+            self.has_read_corruption.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns whether this process could not read a record, or search for missing ones, because the store is corrupt.
     pub(crate) fn has_read_corruption(&self) -> bool {
         self.has_read_corruption.load(Ordering::Relaxed)
     }
@@ -601,7 +609,7 @@ impl StoreReader {
     /// again.
     pub(crate) async fn gaps(&self) -> Result<Option<Vec<Range<u64>>>, Error> {
         match self.find_gaps().await {
-            Err(error) if is_corrupt(&error) => {
+            Err(error) if is_corrupt(&error) || is_corrupt_index(&error) => {
                 self.has_read_corruption.store(true, Ordering::Relaxed);
                 tracing::error!(%error, "missing records cannot be found, because the database of the audit store is corrupt");
                 Ok(None)

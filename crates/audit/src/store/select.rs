@@ -42,6 +42,9 @@ const STOP_CHECK_INTERVAL: i32 = 1_000;
 /// The condition on the id of a call, for which the index of calls can be used.
 const OF_CALL: &str = "call_id = ";
 
+/// The same condition as an expression, for which the planner cannot use the index.
+const OF_CALL_WITHOUT_INDEX: &str = "call_id || '' = ";
+
 /// Stops a statement when the guard is dropped.
 #[derive(Default)]
 struct StatementGuard(Arc<AtomicBool>);
@@ -259,15 +262,18 @@ pub(super) fn without_index(
     page: &PageBounds,
 ) -> Selection {
     let source = format!("{table} AS record{hint}");
-    // The expression prevents the planner from using the index.
-    let of_call = "call_id || '' = ";
-    Selection::records(&source, filter.with_details).page_matching(table, of_call, filter, page)
+    Selection::records(&source, filter.with_details).page_matching(
+        table,
+        OF_CALL_WITHOUT_INDEX,
+        filter,
+        page,
+    )
 }
 
-/// Selects the record at `sequence` if it matches `filter`.
+/// Selects the record at `sequence` if it matches `filter`. The index of calls, which may be corrupt, is not used.
 pub(super) fn single(table: &'static str, filter: &RecordFilter, sequence: u64) -> Selection {
     let mut selection = Selection::from(table, filter.with_details);
-    selection.and_matching(table, OF_CALL, filter);
+    selection.and_matching(table, OF_CALL_WITHOUT_INDEX, filter);
     selection.and("sequence = ", Value::Integer(signed(sequence)));
     selection
 }

@@ -79,6 +79,7 @@ impl StoreReader {
         let damage = || RecordDamage {
             sequence: Some(range.start),
             problem: format!("or one up to {} is missing", range.end - 1),
+            is_warning: false,
         };
         let (count, mut hashes) = joined;
         let wanted = range.end - range.start;

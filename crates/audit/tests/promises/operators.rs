@@ -420,6 +420,34 @@ async fn an_operator_of_a_tenant_learns_that_records_may_be_missing_but_not_whos
     assert_ne!(proof_of(&of_all, &of_south).await, unknown);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_of_a_tenant_gets_no_notice_if_only_an_index_is_corrupt() {
+    let store = TestStore::sqlite();
+    let TestService { audit, closer, .. } = store.service().await;
+    for _ in 0..5 {
+        let record = outcome(&subject(), Status::Denied);
+        audit.append(&record, false).await.unwrap();
+    }
+    drop(audit);
+    closer.close().await;
+    // The records of accesses have the status `ok`, which this index does not contain, so they can be appended.
+    store.corrupt_index("record_failure_time").await;
+    let (service, _policy) = start_with_auditor(&store).await;
+    let denied = AuditFilter {
+        status: Some(Status::Denied),
+        ..everything()
+    };
+    let of_all = service.operator(&unverified_token("auditor.lee", ""));
+    let (reports, records) = reported(&of_all, denied.clone()).await;
+    let [report] = &reports[..] else {
+        panic!("{reports:?}")
+    };
+    let is_of_index = report.starts_with("an index of the database is corrupt");
+    assert!(is_of_index && records == 5, "{report}: {records}");
+    let north = service.operator(&unverified_token("auditor.lee", "north"));
+    assert_eq!(reported(&north, denied).await, (Vec::new(), 5));
+}
+
 async fn a_watch_gives_each_record_once_it_is_durable(store: &TestStore) {
     let (service, _policy) = start_with_auditor(store).await;
     append(&service, 2).await;

@@ -21,8 +21,8 @@ use wardgate_rpc::link::{self, Link};
 use wardgate_rpc::{Peer, Readiness};
 use wardgate_store::DatabaseSettings;
 use wardgate_testkit::{
-    TestDatabase, copy_with_corrupt_pages, corrupt_sqlite_index, corrupt_sqlite_pages,
-    repair_sqlite_pages, replace_sqlite_bytes,
+    TestDatabase, copy_with_corrupt_pages, copy_with_empty_index, corrupt_sqlite_index,
+    corrupt_sqlite_pages, repair_sqlite_pages, replace_sqlite_bytes,
 };
 
 /// Runs each of the named functions, which take a `&TestStore`, on both kinds of store.
@@ -132,6 +132,11 @@ impl TestStore {
         vacuum.await.unwrap();
         let row = format!("sequence = {sequence}");
         Self::of(copy_with_corrupt_pages(&self.database, "audit.record", &row).await)
+    }
+
+    /// Returns a copy of a PostgreSQL store in which the pages of an index are empty. No service may use the store.
+    pub(crate) async fn copy_with_empty_index(&self, index: &str) -> Self {
+        Self::of(copy_with_empty_index(&self.database, index).await)
     }
 
     /// Changes the type of the time in the record of `call` in a SQLite store to a floating-point number, so that the time cannot

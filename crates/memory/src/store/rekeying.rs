@@ -18,7 +18,6 @@ use super::row::{ConversationRow, MessageRow, UnlockedConversation, conversation
 use super::{MemoryStore, unsigned, within};
 use crate::Error;
 use crate::owner::Owner;
-use crate::sealing::MasterKey;
 use crate::words;
 
 /// Maximum number of conversations in one batch, and of messages.
@@ -80,10 +79,11 @@ const REMOVE_WORDS: Statement = Statement::Each {
 
 const REGROUND: &str = "UPDATE memory.message SET grounds = $2 WHERE number = $1";
 
-/// Selects the keys of the next conversations that are not erased.
+/// Selects the keys of the next conversations. Those that are erased are selected too, so that the limit bounds the number of rows
+/// that are read.
 pub(super) const KEYS: &str = "
     SELECT c.number, c.key, c.data_key FROM memory.conversation c
-    WHERE c.number > $1 AND c.data_key IS NOT NULL ORDER BY c.number LIMIT $2";
+    WHERE c.number > $1 ORDER BY c.number LIMIT $2";
 
 struct IndexedMessageRow {
     number: i64,
@@ -107,10 +107,12 @@ pub(crate) struct RekeyBatch {
 }
 
 /// What one step of the check found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KeyCheck {
-    /// The number of checked conversations whose keys the current master key does not decrypt.
-    pub(crate) unreadable: u64,
+    /// The number of checked conversations, including those that are erased.
+    pub(crate) checked: u64,
+    /// The identifiers of the checked conversations whose keys the current master key does not decrypt.
+    pub(crate) unreadable: Vec<String>,
     /// The conversation at which the next step continues, or `None` if all are checked.
     pub(crate) last: Option<i64>,
 }
@@ -129,7 +131,6 @@ enum ConversationMove {
 struct BatchTransaction<'a> {
     store: &'a MemoryStore,
     transaction: Transaction,
-    former: &'a MasterKey,
     /// The number of messages that the batch may still move.
     messages_left: i64,
     /// The number of bytes of searchable text that the batch has moved.
@@ -174,11 +175,12 @@ impl MemoryStore {
                     ..RekeyBatch::default()
                 });
             };
-            let former = self.keys.find(&former).ok_or(Error::OtherMasterKey)?;
+            if self.keys.find(&former).is_none() {
+                return Err(Error::OtherMasterKey);
+            }
             let mut moving = BatchTransaction {
                 store: self,
                 transaction,
-                former,
                 messages_left: MAX_MESSAGES,
                 text_bytes: 0,
                 batch: RekeyBatch::default(),
@@ -195,16 +197,21 @@ impl MemoryStore {
         within(async {
             let mut transaction = self.database.read().await?;
             let bounds = [after.into(), MAX_CHECKED.into()];
-            let found: Vec<(i64, String, Vec<u8>)> = transaction.rows(KEYS, bounds).await?;
+            let found: Vec<(i64, String, Option<Vec<u8>>)> = transaction.rows(KEYS, bounds).await?;
             transaction.commit().await?;
             let current = self.keys.current();
             let last = found.last().map(|(number, ..)| *number);
-            let readable = found.into_iter().map(|(_, key, wrapped)| {
-                let key = key.parse::<ConversationKey>();
-                key.is_ok_and(|key| current.unwrap(key, wrapped).is_ok())
+            let checked = found.len() as u64;
+            let unreadable = found.into_iter().filter_map(|(_, identifier, wrapped)| {
+                // An erased conversation has no key.
+                let wrapped = wrapped?;
+                let key = identifier.parse::<ConversationKey>();
+                let is_readable = key.is_ok_and(|key| current.unwrap(key, wrapped).is_ok());
+                (!is_readable).then_some(identifier)
             });
             Ok(KeyCheck {
-                unreadable: readable.filter(|is_readable| !is_readable).count() as u64,
+                checked,
+                unreadable: unreadable.collect(),
                 last,
             })
         })
@@ -259,10 +266,9 @@ impl BatchTransaction<'_> {
         let Ok(unlocked) = row.unlock(self.store) else {
             return Ok(ConversationMove::Unreadable);
         };
-        let current = self.store.keys.current();
         if position == 0 {
-            let ambient = &self.store.ambient;
-            match current.rewrap(self.former, row.key()?, wrapped, ambient) {
+            let (keys, ambient) = (&self.store.keys, &self.store.ambient);
+            match keys.rewrap(row.key()?, wrapped, ambient) {
                 // It was created or cleared after the current key was put in force, so its messages are under it too.
                 Ok(None) => return Ok(ConversationMove::Complete),
                 Ok(Some(rewrapped)) => {
@@ -314,7 +320,7 @@ impl BatchTransaction<'_> {
                 }
             }
             let grounds = indexed.grounds.as_deref();
-            let moved = grounds.and_then(|it| regrounded(&stored, it, self.former, current));
+            let moved = grounds.and_then(|it| regrounded(&stored, it, &self.store.keys));
             if let Some(grounds) = moved {
                 let values = [indexed.number.into(), grounds.into()];
                 self.transaction.execute(REGROUND, values).await?;

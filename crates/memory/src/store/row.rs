@@ -12,7 +12,7 @@ use wardgate_domain::{
 use super::{CallRights, GroundingResult, MemoryStore, StoredMessage, signed, unsigned};
 use crate::Error;
 use crate::owner::Owner;
-use crate::sealing::{DataKey, MasterKey};
+use crate::sealing::{DataKey, MasterKey, MasterKeys};
 use crate::wire::{decode_call, encode_call};
 
 /// An SQL expression for whether the conversation `c` is held.
@@ -345,19 +345,21 @@ fn grounds_of(call: &AnsweredCall, rights: Digest, by_arguments: bool) -> About 
     grounds
 }
 
-/// Returns the keyed digest of the kind of results that `message` belongs to under `current`, where `grounds` is the one under
-/// `former`. Returns `None` if `grounds` is not the digest of its kind.
+/// Returns the keyed digest of the kind of results that `message` belongs to under the current key, where `grounds` is the one under
+/// a former key. Returns `None` if `grounds` is not the digest of its kind under a former key.
 pub(super) fn regrounded(
     message: &StoredMessage,
     grounds: &[u8],
-    former: &MasterKey,
-    current: &MasterKey,
+    keys: &MasterKeys,
 ) -> Option<Vec<u8>> {
     let (call, rights) = message.message.call.as_ref().zip(message.rights)?;
     let kinds = [false, true].map(|by_arguments| grounds_of(call, rights, by_arguments));
     let mut kinds = kinds.iter();
-    let kind = kinds.find(|kind| former.tag(kind).as_bytes() == grounds)?;
-    Some(current.tag(kind).as_bytes().to_vec())
+    let kind = kinds.find(|kind| {
+        let mut former = keys.former().iter();
+        former.any(|key| key.tag(kind).as_bytes() == grounds)
+    })?;
+    Some(keys.current().tag(kind).as_bytes().to_vec())
 }
 
 /// Returns the digest that identifies an owner in the tables.

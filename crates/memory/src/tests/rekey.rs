@@ -1,14 +1,16 @@
 //! Tests of the move of a store from a former master key to another one.
 
+use std::cell::RefCell;
 use std::future::poll_fn;
 use std::path::Path;
 use std::task::Poll;
 
+use wardgate_domain::ConversationKey;
 use wardgate_store::{DatabaseSettings, RekeyProgress};
 
 use super::*;
 use crate::store::{MemoryStore, RekeyBatch};
-use crate::{RekeyOutcome, rekey};
+use crate::{RekeyEvent, RekeyOutcome, rekey};
 
 const OLD: u8 = 7;
 const NEW: u8 = 8;
@@ -277,6 +279,10 @@ async fn a_conversation_or_message_that_no_key_decrypts_stays_and_does_not_count
         setup.make_with(&joy, "whole", vec![person("b")]).await;
         let messages = vec![person("c"), person("d")];
         setup.make_with(&joy, "partial", messages).await;
+        setup.make_with(&joy, "erased", vec![person("e")]).await;
+        let erased = id("erased");
+        let deleted = setup.memory.delete(on_behalf_of(&joy), &erased);
+        deleted.await.unwrap();
         let damages = if setup.database.is_sqlite() {
             [
                 "UPDATE conversation SET data_key = x'00' WHERE id = 'damaged'",
@@ -292,14 +298,25 @@ async fn a_conversation_or_message_that_no_key_decrypts_stays_and_does_not_count
             setup.database.execute(damage).await;
         }
         let (url, settings) = (setup.database.url(), DatabaseSettings::default());
+        let (named, messages) = (RefCell::new(Vec::new()), RefCell::new(0_u64));
         let run = || {
             let keys = keys(NEW, &[OLD]);
-            rekey(&url, &settings, keys, Ambient::system(), |_| ())
+            rekey(
+                &url,
+                &settings,
+                keys,
+                Ambient::system(),
+                |event| match event {
+                    RekeyEvent::Unreadable(key) => named.borrow_mut().push(key.to_owned()),
+                    RekeyEvent::UnreadableMessages(count) => *messages.borrow_mut() += count,
+                    RekeyEvent::Moved(_) | RekeyEvent::Checked(_) => {}
+                },
+            )
         };
         let expected = RekeyOutcome::Finished {
             conversations: RekeyProgress {
-                done: 2,
-                total: 3,
+                done: 3,
+                total: 4,
                 unreadable: 1,
             },
             unreadable_messages: 1,
@@ -307,6 +324,14 @@ async fn a_conversation_or_message_that_no_key_decrypts_stays_and_does_not_count
         assert_eq!(run().await.unwrap(), expected);
         let again = RekeyOutcome::NotNeeded { unreadable: 1 };
         assert_eq!(run().await.unwrap(), again);
+        // Each run names the conversation. Only the run that found the message counts it.
+        let named = named.into_inner();
+        let [first, second] = &named[..] else {
+            panic!("{named:?}");
+        };
+        assert_eq!(first, second);
+        assert!(first.parse::<ConversationKey>().is_ok(), "{first}");
+        assert_eq!(messages.into_inner(), 1);
         let new = service(&setup, keys(NEW, &[])).await;
         let whole = new.context(&joy, &id("whole")).await;
         assert_eq!(texts(&whole.messages), ["b"]);

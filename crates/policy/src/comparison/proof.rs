@@ -173,7 +173,7 @@ async fn check_release(solver: &Path) -> Result<(), io::Error> {
     let printed = command.arg("--version").kill_on_drop(true).output();
     let printed = timeout(QUESTION_LIMIT, printed).await??;
     let text = String::from_utf8_lossy(&printed.stdout);
-    let version = text.split_once("version ").map(|(_, version)| version);
+    let version = text.split_once("cvc5 version ").map(|(_, version)| version);
     let mut numbers = version
         .unwrap_or_default()
         .split(|it: char| !it.is_ascii_digit());

@@ -194,7 +194,7 @@ impl RecordDetails {
 pub enum QueriedRecord {
     /// A record that is as the service wrote it.
     Intact(StoredRecord),
-    /// One or more records that are not as the service wrote them.
+    /// One or more records that are not as the service wrote them, or a warning about the store.
     Damaged(RecordDamage),
 }
 
@@ -206,6 +206,9 @@ pub struct RecordDamage {
     pub sequence: Option<u64>,
     /// A description of the damage.
     pub problem: String,
+    /// Whether this is a warning: it does not mean that a record is missing, because records that cannot be read are reported
+    /// separately.
+    pub is_warning: bool,
 }
 
 impl fmt::Display for RecordDamage {
@@ -403,6 +406,7 @@ impl TryFrom<pb::QueryResponse> for QueriedRecord {
             return Ok(Self::Damaged(RecordDamage {
                 sequence: (!found.damage_unlocated).then_some(sequence),
                 problem: found.damage,
+                is_warning: found.damage_is_warning,
             }));
         }
         Ok(Self::Intact(StoredRecord {

@@ -69,6 +69,10 @@ pub(crate) fn print_nothing_to_move(key: &str, unreadable: u64, thing: &str) {
     println!("{which} {thing} is encrypted under the current {key} already");
 }
 
+/// The end of the error about things that could not be moved to the current key.
+const NOT_DECRYPTED: &str =
+    "which cannot be decrypted with the current key; the move of all others is complete";
+
 /// Fails with the numbers of things that could not be moved to the current key, if there are any. The words for one and for several
 /// things come with each number.
 pub(crate) fn check_unreadable(unreadable: &[(u64, [&str; 2])]) -> Result<(), Failure> {
@@ -82,7 +86,7 @@ pub(crate) fn check_unreadable(unreadable: &[(u64, [&str; 2])]) -> Result<(), Fa
         return Ok(());
     }
     let found = found.join(" and ");
-    Err(format!("not moved: {found}. No configured key decrypts them, and none did before").into())
+    Err(format!("not moved: {found}, {NOT_DECRYPTED}").into())
 }
 
 #[cfg(test)]
@@ -110,13 +114,14 @@ mod tests {
             ];
             check_unreadable(&unreadable).map_err(|error| error.to_string())
         };
-        let reason = "No configured key decrypts them, and none did before";
+        let reason =
+            "which cannot be decrypted with the current key; the move of all others is complete";
         assert_eq!(check(0, 0), Ok(()));
-        assert_eq!(check(0, 2), Err(format!("not moved: 2 messages. {reason}")));
+        assert_eq!(check(0, 2), Err(format!("not moved: 2 messages, {reason}")));
         assert_eq!(
             check(1, 2),
             Err(format!(
-                "not moved: 1 conversation and 2 messages. {reason}"
+                "not moved: 1 conversation and 2 messages, {reason}"
             ))
         );
     }

@@ -94,7 +94,8 @@ fn assert_is_without_index(found: &QueriedRecord) {
     let is_of_index = damage
         .problem
         .starts_with("an index of the database is corrupt");
-    assert!(is_of_index && damage.sequence.is_none(), "{damage}");
+    assert!(is_of_index && damage.is_warning, "{damage}");
+    assert_eq!(damage.sequence, None);
 }
 
 /// Reads all records of `store`, which has the records of [`TestStore::append_calls`] and cannot read the one at sequence number
@@ -210,6 +211,29 @@ async fn records_on_a_corrupt_page_of_a_database_server_are_named_and_the_others
     };
     let newest = partition(&store.read(newest).await);
     assert_eq!(newest, (vec![399, 398, 397], vec![]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_by_call_continues_without_a_corrupt_index_of_a_database_server() {
+    let Some(original) = TestStore::postgres().await else {
+        return;
+    };
+    let calls = original.append_calls(RECORDS).await;
+    let store = original.copy_with_empty_index("audit.record_call").await;
+    let found = store.read(AuditFilter {
+        call_id: Some(calls[300].call_id.to_string()),
+        ..AuditFilter::default()
+    });
+    let found = found.await;
+    let is_report = |found: &&QueriedRecord| matches!(found, QueriedRecord::Damaged(_));
+    let reports: Vec<_> = found.iter().filter(is_report).collect();
+    let [report] = reports[..] else {
+        panic!("{reports:?}");
+    };
+    assert_is_without_index(report);
+    let others = found.iter().filter(|found| !is_report(found)).cloned();
+    let others: Vec<_> = others.collect();
+    assert_eq!(partition(&others), (vec![300], vec![]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

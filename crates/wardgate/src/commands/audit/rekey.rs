@@ -13,7 +13,7 @@ use crate::config::{ServiceWiring, Settings, StoreSettings};
 use crate::data_dir::{self, DataDir};
 
 /// What the move counts: the words for one and for several.
-const THINGS: [&str; 2] = ["key of data subjects", "keys of data subjects"];
+const THINGS: [&str; 2] = ["key of a data subject", "keys of data subjects"];
 
 pub(super) async fn run(options: &AuditRekey, verbosity: LogVerbosity) -> Result<(), Failure> {
     let (store, keys) = store_and_keys(options)?;
@@ -27,7 +27,7 @@ pub(super) async fn run(options: &AuditRekey, verbosity: LogVerbosity) -> Result
             0
         }
         RekeyOutcome::NotNeeded { unreadable } => {
-            print_nothing_to_move("key", unreadable, "key of a data subject");
+            print_nothing_to_move("key", unreadable, THINGS[0]);
             unreadable
         }
         RekeyOutcome::Finished(moved) => {

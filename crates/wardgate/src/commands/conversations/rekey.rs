@@ -3,9 +3,8 @@
 use std::path::Path;
 
 use figment::value::Dict;
-use wardgate_domain::Ambient;
-use wardgate_memory::{MasterKeys, RekeyOutcome};
-use wardgate_store::RekeyProgress;
+use wardgate_domain::{Ambient, mark_invisible};
+use wardgate_memory::{MasterKeys, RekeyEvent, RekeyOutcome};
 
 use crate::Failure;
 use crate::cli::{LogVerbosity, RekeyOptions};
@@ -18,10 +17,25 @@ use crate::data_dir::{self, DataDir};
 /// What the move counts: the words for one and for several.
 const THINGS: [&str; 2] = ["conversation", "conversations"];
 
+const MESSAGES: [&str; 2] = ["message", "messages"];
+
 pub(super) async fn run(options: &RekeyOptions, verbosity: LogVerbosity) -> Result<(), Failure> {
     let (store, keys) = store_and_keys(options)?;
-    let mut progress = Progress::of(THINGS[1], "moved", verbosity);
-    let told = |so_far: &RekeyProgress| progress.tell_rekey(so_far);
+    let mut moving = Progress::of(THINGS[1], "moved", verbosity);
+    let mut checking = Progress::of(THINGS[1], "checked", verbosity);
+    let told = |event: RekeyEvent<'_>| match event {
+        RekeyEvent::Moved(so_far) => moving.tell_rekey(so_far),
+        RekeyEvent::UnreadableMessages(count) => {
+            let [one, many] = MESSAGES;
+            let things = if count == 1 { one } else { many };
+            eprintln!("{count} {things} of moved conversations cannot be decrypted");
+        }
+        RekeyEvent::Checked(count) => checking.tell(count, None),
+        RekeyEvent::Unreadable(key) => {
+            let key = mark_invisible(key);
+            eprintln!("the current master key does not decrypt the conversation {key}");
+        }
+    };
     let ambient = Ambient::system();
     let outcome = wardgate_memory::rekey(&store.store, &store.database, keys, ambient, told);
     let (unreadable, unreadable_messages) = match outcome.await? {
@@ -37,10 +51,7 @@ pub(super) async fn run(options: &RekeyOptions, verbosity: LogVerbosity) -> Resu
             (conversations.unreadable, unreadable_messages)
         }
     };
-    check_unreadable(&[
-        (unreadable, THINGS),
-        (unreadable_messages, ["message", "messages"]),
-    ])
+    check_unreadable(&[(unreadable, THINGS), (unreadable_messages, MESSAGES)])
 }
 
 /// Returns the store and the master keys of separate services or of `wardgate up`.

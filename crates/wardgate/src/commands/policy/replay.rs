@@ -63,7 +63,7 @@ pub(super) async fn run(arguments: &PolicyReplay, verbosity: LogVerbosity) -> Re
                 QueriedRecord::Intact(stored) => records.push(stored.record),
                 QueriedRecord::Damaged(damage) => {
                     eprintln!("{damage}");
-                    damaged = true;
+                    damaged |= !damage.is_warning;
                 }
             }
         }
@@ -84,8 +84,8 @@ pub(super) async fn run(arguments: &PolicyReplay, verbosity: LogVerbosity) -> Re
 }
 
 /// Error message after a replay without the records that were changed, removed, or cannot be read.
-const DAMAGED: &str = "records of the audit store were changed, removed, or cannot be read; see the output above: they were not \
-                       replayed";
+const DAMAGED: &str = "records of the audit store were changed, removed, or cannot be read, or it is unknown whether they are \
+                       missing; see the output above: they were not replayed";
 
 /// The members of a recorded outcome that matter to a decision.
 #[derive(Debug, Clone, Deserialize)]
