@@ -203,7 +203,13 @@ async fn records_on_a_corrupt_page_of_a_database_server_are_named_and_the_others
     let (intact, unreadable) = partition(others);
     assert!(unreadable.contains(&300), "{unreadable:?}");
     assert_eq!((intact, others.len()), (vec![], 1));
-    assert_eq!(partition(&of_call(199).await), (vec![199], vec![]));
+    // The server may also read so small a table without the index, and meets the page then.
+    let found = of_call(199).await;
+    let intact = found.iter().filter_map(|found| match found {
+        QueriedRecord::Intact(stored) => Some(stored.sequence),
+        QueriedRecord::Damaged(_) => None,
+    });
+    assert_eq!(intact.collect::<Vec<_>>(), [199]);
     let newest = AuditFilter {
         newest_first: true,
         limit: Some(3),
