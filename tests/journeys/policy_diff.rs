@@ -10,6 +10,7 @@ use wardgate_testkit::{ProcessExit, run, test_dependency};
 use crate::WARDGATE;
 
 const OWN_WARD: &str = r#"
+@id("nurses-call-tools") permit (principal in Role::"Nurse", action == Action::"call_tool", resource);
 @id("nurses-read-their-ward") permit (principal in Role::"Nurse", action == Action::"read", resource is Patient)
 when { principal has ward && resource has ward && resource.ward == principal.ward };
 "#;

@@ -6,6 +6,7 @@ use cedar_policy::{
 };
 use wardgate_domain::{DenialReason, OfferKind, ToolFacts};
 
+use crate::approval::needs_approval;
 use crate::arguments::{Arguments, attributes, tag};
 use crate::context::CallContext;
 use crate::denial::Denial;
@@ -175,7 +176,12 @@ impl PolicySet {
         if !failing.is_empty() {
             return Err(DecisionFault::Policies(failing));
         }
-        if let (Some(decision), Some(reason)) = (response.decision(), response.reason()) {
+        // Whoever a permit names may approve the call, so which of these permits apply matters even if the call is allowed.
+        let needs_approval = |id: &PolicyId| policies.policy(id).is_some_and(needs_approval);
+        let has_open_approver = response.residual_permits().any(needs_approval);
+        if let (Some(decision), Some(reason)) = (response.decision(), response.reason())
+            && !(decision == Decision::Allow && has_open_approver)
+        {
             return Ok(Access::Settled(decided(decision, ids(reason))));
         }
         // The other policies are false in every context, and evaluating them again would only take time.

@@ -9,7 +9,7 @@
 //! failure could be allowed now. Hence none of the old policies may be able to fail.
 //!
 //! Wardgate also denies where it cannot ask the policies: a row without a column that its rule reads, an argument of another
-//! type than declared, earlier calls that cannot be counted. The formulas do not contain that, so a proof is about requests
+//! type than declared, earlier calls that cannot be counted, a row rule that cannot be evaluated for a single row. The formulas do not contain that, so a proof is about requests
 //! that fit the schema, with the same counts of earlier calls for both sets. On the other hand, the formulas cover requests
 //! that never occur, for example a weekday of 9. A solution is therefore an example to look at, and no proof of a gain.
 
@@ -228,11 +228,11 @@ fn describe_request(env: &Env) -> String {
         }
         let join = |parts: BTreeSet<String>| parts.into_iter().collect::<Vec<_>>().join(", ");
         let uid = entity.uid();
-        lines.insert(format!(
-            "{uid} in [{}] {{ {} }}",
-            join(groups),
-            join(values)
-        ));
+        let mut line = uid.to_string();
+        if !groups.is_empty() {
+            line += &format!(" in [{}]", join(groups));
+        }
+        lines.insert(format!("{line} {{ {} }}", join(values)));
     }
     for line in lines {
         text += "\n";

@@ -106,6 +106,29 @@ fn a_call_that_only_annotated_permits_allow_needs_one_of_their_approvals() {
 }
 
 #[test]
+fn a_permit_that_depends_on_the_arguments_adds_its_approver() {
+    let policy = TestPolicy::with(
+        r#"
+        @id("lead") @approval("Lead")
+        permit(principal in Role::"Teller", action == Action::"call_tool", resource);
+        @id("chief") @approval("Chief")
+        permit(principal in Role::"Teller", action == Action::"call_tool", resource)
+        when { context.arguments.hasTag("to") && context.arguments.getTag("to") == "abroad" };
+        "#,
+    );
+    for (arguments, expected) in [
+        ("{}", "another user with the role Lead"),
+        (
+            r#"{"to":"abroad"}"#,
+            "another user with the role Chief or Lead",
+        ),
+    ] {
+        let approvers = policy.approvers(&teller(), &tool("pay"), arguments);
+        assert_eq!(approvers.to_string(), expected, "{arguments}");
+    }
+}
+
+#[test]
 fn a_forbid_wins_over_every_approval() {
     let policy = TestPolicy::with(POLICIES);
     let to_stranger = r#"{"to":"stranger"}"#;

@@ -144,7 +144,8 @@ const ALERTS: &[Alert] = &[
         name: "WardgateRowsUndecided",
         severity: "warning",
         lasting: "0m",
-        expression: "sum by (namespace, tool) (increase(wardgate_tool_runner_rows_undecided_total{}[15m])) > 0",
+        // A series begins with its first rows, which `increase` does not see.
+        expression: "sum by (namespace, tool) ((wardgate_tool_runner_rows_undecided_total{} unless wardgate_tool_runner_rows_undecided_total{} offset 15m) or increase(wardgate_tool_runner_rows_undecided_total{}[15m])) > 0",
         summary: "The row rule cannot be evaluated for rows of {{ $labels.tool }}",
         description: "The rows are withheld, so callers may miss rows that they should see. The tool-runner's log names the column that is missing or has another type than in the policy schema.",
     },

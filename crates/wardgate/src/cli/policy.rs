@@ -61,7 +61,7 @@ pub(crate) enum PolicyCommand {
     /// reverse it. For policy authors; do not show it to a refused caller.
     Explain(Box<PolicyExplain>),
     /// Compare two directories of policies: access gained and lost per tool, row type and column class, by a bounded search.
-    /// With the solver cvc5, also prove that nobody gains access.
+    /// With the solver cvc5, also try to prove that nobody gains access.
     Diff(PolicyDiff),
     /// Evaluate recorded calls with other policies, and print those whose decision would change. Policy must permit
     /// `read_record`, unless with `--offline`.

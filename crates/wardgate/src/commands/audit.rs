@@ -110,14 +110,18 @@ async fn print_records(arguments: AuditQuery) -> Result<(), Failure> {
     if follows {
         rows.flush()?;
     }
-    let mut damaged = 0;
+    let (mut damaged, mut warned) = (0, 0);
     while let Some(found) = records.next().await {
         let stored = match found {
             Ok(QueriedRecord::Intact(stored)) => stored,
             Ok(QueriedRecord::Damaged(damage)) => {
                 rows.flush()?;
                 eprintln!("{damage}");
-                damaged += 1;
+                if damage.is_warning {
+                    warned += 1;
+                } else {
+                    damaged += 1;
+                }
                 continue;
             }
             Err(error) => {
@@ -142,6 +146,7 @@ async fn print_records(arguments: AuditQuery) -> Result<(), Failure> {
     }
     rows.finish()?;
     match (damaged, follows) {
+        (0, false) if warned > 0 => Err(CORRUPT_INDEX.into()),
         (0, false) => Ok(()),
         (0, true) => {
             Err("the audit service closed the stream; repeat the command with --since".into())
@@ -191,6 +196,10 @@ impl OpenRecord {
 /// Error message after records that were changed, removed, or cannot be read.
 const DAMAGED: &str = "the audit store was modified outside the audit service, or is corrupt; see the output above: preserve the store \
                        unchanged, and compare it with a backup";
+
+/// Error message after records that were all returned although an index is corrupt.
+const CORRUPT_INDEX: &str = "an index of the audit store is corrupt, and every record was returned; see the output above: copy the store, and \
+                             rebuild its indexes with REINDEX";
 
 /// Heading of the columns of [`row`].
 const HEADING: &str = "SEQUENCE  TIME                         STATUS             USER              TOOL                           ROWS  ADDRESS";

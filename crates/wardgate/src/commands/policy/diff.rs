@@ -12,10 +12,17 @@ use crate::Failure;
 use crate::cli::PolicyDiff;
 use crate::commands::output::print_document;
 
-/// What the solver proved, and whether that agrees with the search.
+/// What the solver proved.
 struct ProofResult {
     proof: NoGainProof,
-    is_proved: bool,
+    /// Whether the search found a gain although the solver proved that there is none.
+    is_contradicted: bool,
+}
+
+impl ProofResult {
+    fn is_proved(&self) -> bool {
+        self.proof.unproved.is_empty() && !self.is_contradicted
+    }
 }
 
 pub(super) fn run(arguments: &PolicyDiff) -> Result<(), Failure> {
@@ -31,7 +38,7 @@ pub(super) fn run(arguments: &PolicyDiff) -> Result<(), Failure> {
         .count();
     // The search asks the real decision procedure, which the formulas of a proof describe only for requests that fit the schema.
     let proof = proof.map(|proof| ProofResult {
-        is_proved: proof.unproved.is_empty() && gains == 0,
+        is_contradicted: proof.unproved.is_empty() && gains > 0,
         proof,
     });
     print_document(
@@ -42,7 +49,7 @@ pub(super) fn run(arguments: &PolicyDiff) -> Result<(), Failure> {
     if arguments.fail_on_gain && gains > 0 {
         return Err(format!("the change grants new access: {gains} of the differences").into());
     }
-    if arguments.require_proof && !proof.is_some_and(|it| it.is_proved) {
+    if arguments.require_proof && !proof.is_some_and(|it| it.is_proved()) {
         return Err("it is not proved that nobody gains access".into());
     }
     Ok(())
@@ -100,14 +107,19 @@ fn as_text(comparison: &Comparison, proof: Option<&ProofResult>) -> String {
 }
 
 fn proof_as_text(proof: Option<&ProofResult>) -> String {
-    let Some(ProofResult { proof, is_proved }) = proof else {
+    let Some(result) = proof else {
         return "Without the solver cvc5, nothing is proved.\n".to_owned();
     };
     let NoGainProof {
         questions,
         unproved,
-    } = proof;
-    if *is_proved {
+    } = &result.proof;
+    if result.is_contradicted {
+        return "Not proved that nobody gains access: the search found a gain, with a request that does not fit the schema or in \
+                a list of tools.\n"
+            .to_owned();
+    }
+    if result.is_proved() {
         return format!(
             "Proved ({questions} questions): the new policies allow nothing that the old ones deny, for all callers, tools, arguments and \
              rows that fit the schema, with the same counts of earlier calls.\n"
@@ -133,8 +145,8 @@ fn as_json(comparison: &Comparison, proof: Option<&ProofResult>) -> Value {
             "example": change.example,
         })
     });
-    let proof = proof.map(|ProofResult { proof, is_proved }| {
-        let unproved = proof.unproved.iter().map(|it| {
+    let proof = proof.map(|result| {
+        let unproved = result.proof.unproved.iter().map(|it| {
             json!({
                 "what": it.what,
                 "obstacle": it.obstacle.kind(),
@@ -142,8 +154,9 @@ fn as_json(comparison: &Comparison, proof: Option<&ProofResult>) -> Value {
             })
         });
         json!({
-            "proved": is_proved,
-            "questions": proof.questions,
+            "proved": result.is_proved(),
+            "contradicted": result.is_contradicted,
+            "questions": result.proof.questions,
             "unproved": unproved.collect::<Vec<_>>(),
         })
     });
