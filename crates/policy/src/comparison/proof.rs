@@ -118,8 +118,9 @@ pub fn prove_no_gain(
     // The translation of a set with many policies is a deeply nested formula.
     std::thread::scope(|scope| {
         let prove = || {
-            let runtime = tokio::runtime::Builder::new_current_thread();
-            let runtime = { runtime }.enable_all().build()?;
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()?;
             runtime.block_on(prove_questions(before, after, solver))
         };
         let thread = std::thread::Builder::new().stack_size(COMPILER_STACK_BYTES);
@@ -165,7 +166,7 @@ async fn prove_questions(
     })
 }
 
-type Process = CedarSymCompiler<LocalSolver>;
+type SolverProcess = CedarSymCompiler<LocalSolver>;
 
 /// Fails if the program is older than [`OLDEST_RELEASE`]. It prints, for example, `This is cvc5 version 1.3.1`.
 async fn check_release(solver: &Path) -> Result<(), io::Error> {
@@ -184,7 +185,7 @@ async fn check_release(solver: &Path) -> Result<(), io::Error> {
     Ok(())
 }
 
-fn start(solver: &Path) -> Result<Process, io::Error> {
+fn start(solver: &Path) -> Result<SolverProcess, io::Error> {
     let mut command = Command::new(solver);
     command.args(["--lang", "smt", FORMULA_LIMIT]);
     command.kill_on_drop(true);
@@ -257,7 +258,7 @@ impl ComparedQuestion {
     /// Returns why there is no proof, or `None` if there is one.
     async fn find_obstacle(
         &self,
-        process: &mut Process,
+        process: &mut SolverProcess,
         schema: &Schema,
     ) -> Result<Option<ProofObstacle>, SolverError> {
         let environment = &self.environment;
