@@ -6,6 +6,8 @@
 //!   append ─┘                         if configured    └─ receipt
 //! ```
 //!
+//! The tree grows in the transaction of a batch, so that its growth costs no flush of its own while records arrive.
+//!
 //! The writer fails closed: when the store fails, or takes longer than the measured limit, all waiting and all further appends
 //! fail at once, until a write has succeeded.
 
@@ -16,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use metrics::{counter, histogram};
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{self, MissedTickBehavior, interval, sleep_until, timeout};
 use wardgate_domain::Receipt;
 use wardgate_rpc::{LatencyLimit, Readiness};
 use wardgate_telemetry::names;
@@ -41,6 +43,9 @@ const APPEND_MARGIN: Duration = Duration::from_millis(100);
 
 /// Number of writes that measure the latency of the store before the first record.
 const FIRST_PROBES: usize = 3;
+
+/// Maximum time that the growth of the tree waits for records with which it shares a transaction.
+const GROWTH_WAIT: Duration = Duration::from_millis(20);
 
 /// Maximum number of retries of a batch because some of its records are stored already. After that, the store counts as failed.
 const MAX_COLLISIONS: u32 = 3;
@@ -91,7 +96,7 @@ impl AppendQueue {
 
     /// Stores the growth of the tree and its checkpoint. Returns `false` if the stored tree is not the one that `growth` begins with.
     pub(crate) async fn grow(&self, growth: TreeGrowth) -> Result<bool, Error> {
-        self.ask(|answer| WriterJob::Tree(TreeJob::Grow(growth, answer)))
+        self.ask(|answer| WriterJob::Grow(PendingGrowth { growth, answer }))
             .await
     }
 
@@ -107,7 +112,7 @@ impl AppendQueue {
         size: u64,
         checkpoint: String,
     ) -> Result<(), Error> {
-        self.ask(|answer| WriterJob::Tree(TreeJob::PublishCosigned(size, checkpoint, answer)))
+        self.ask(|answer| WriterJob::PublishCosigned(size, checkpoint, answer))
             .await
     }
 
@@ -146,16 +151,29 @@ impl AppendQueue {
 enum WriterJob {
     Append(PendingAppend),
     ClosedBelow(u64),
-    Tree(TreeJob),
+    Grow(PendingGrowth),
+    PublishCosigned(u64, String, oneshot::Sender<()>),
     SubjectKeys(Vec<NewSubjectKey>, oneshot::Sender<()>),
     Upkeep(StoreUpkeep, oneshot::Sender<Result<bool, Error>>),
 }
 
-/// A job for the writer that concerns the tree, with the sender for its result.
+/// A growth of the tree that is not durable yet. There is at most one, because the publisher waits for the answer.
 #[derive(Debug)]
-enum TreeJob {
-    Grow(TreeGrowth, oneshot::Sender<bool>),
-    PublishCosigned(u64, String, oneshot::Sender<()>),
+struct PendingGrowth {
+    growth: TreeGrowth,
+    answer: oneshot::Sender<bool>,
+}
+
+impl PendingGrowth {
+    /// Stores the checkpoint in the copy too, and answers. `has_grown` is whether the growth was stored.
+    async fn finish(self, has_grown: bool, copy: &mut Option<SecondCopy>) {
+        let Self { growth, answer } = self;
+        if let (Some(copy), Some(checkpoint), true) = (copy, growth.checkpoint, has_grown) {
+            copy.keep_checkpoint(growth.to.size, checkpoint).await;
+        }
+        // The receiver is gone when the service shuts down.
+        let _ = answer.send(has_grown);
+    }
 }
 
 /// An append that is not durable yet.
@@ -191,6 +209,17 @@ enum WriteError {
     Store(#[from] sqlx::Error),
     #[error(transparent)]
     Copy(#[from] Error),
+}
+
+impl From<AppendError> for WriteError {
+    fn from(error: AppendError) -> Self {
+        Self::Store(match error {
+            AppendError::Duplicate => {
+                sqlx::Error::Protocol("the records do not match the head row".to_owned())
+            }
+            AppendError::Store(error) => error,
+        })
+    }
 }
 
 /// Starts the writer of the store at `address` and of its second copy. `limit` is the maximum time of one write.
@@ -271,6 +300,8 @@ impl WriterTask {
         probe.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut last_use = Instant::now();
         let mut batch = Vec::with_capacity(MAX_BATCH);
+        // The time until which a growth in `batch` waits for records.
+        let mut wait_end = time::Instant::now();
         loop {
             tokio::select! {
                 biased;
@@ -278,22 +309,28 @@ impl WriterTask {
                     if count == 0 {
                         break;
                     }
-                    last_use = Instant::now();
-                    let was_ready = self.is_ready();
-                    self.handle(batch.drain(..)).await;
-                    // The callers that were just answered may append more, so they run first, and one flush covers all of it.
-                    tokio::task::yield_now().await;
-                    if was_ready && !self.is_ready() {
-                        // A server that was restarted usually accepts the first attempt.
-                        probe.reset_immediately();
+                    if self.waits_for_records(&batch) {
+                        wait_end = time::Instant::now() + GROWTH_WAIT;
+                        continue;
                     }
                 }
+                () = sleep_until(wait_end), if !batch.is_empty() => {}
                 _ = probe.tick() => {
                     if !self.is_ready() || last_use.elapsed() >= PROBE_WHEN_IDLE {
                         last_use = Instant::now();
                         self.probe().await;
                     }
+                    continue;
                 }
+            }
+            last_use = Instant::now();
+            let was_ready = self.is_ready();
+            self.handle(batch.drain(..)).await;
+            // The callers that were just answered may append more, so they run first, and one flush covers all of it.
+            tokio::task::yield_now().await;
+            if was_ready && !self.is_ready() {
+                // A server that was restarted usually accepts the first attempt.
+                probe.reset_immediately();
             }
         }
         if let Some(connection) = self.connection.take() {
@@ -306,10 +343,20 @@ impl WriterTask {
         self.connection.is_some()
     }
 
+    /// Returns whether `jobs` are a growth of the tree that waits for records. There may be none soon if this process has stored
+    /// none yet, or if the growth is a step of a catch-up.
+    fn waits_for_records(&self, jobs: &[WriterJob]) -> bool {
+        let [WriterJob::Grow(waiting)] = jobs else {
+            return false;
+        };
+        waiting.growth.checkpoint.is_some() && *self.stored.size.borrow() > 0
+    }
+
     async fn handle(&mut self, jobs: impl Iterator<Item = WriterJob>) {
         let mut batch = Vec::with_capacity(jobs.size_hint().0);
+        let mut growth = None;
         let mut closed_below = None;
-        let mut of_tree = Vec::new();
+        let mut cosigned = Vec::new();
         let mut of_subjects = Vec::new();
         let mut upkeep = Vec::new();
         for job in jobs {
@@ -318,7 +365,10 @@ impl WriterTask {
                 WriterJob::Append(waiting) if waiting.answer.is_closed() => {}
                 WriterJob::Append(waiting) => batch.push(waiting),
                 WriterJob::ClosedBelow(sequence) => closed_below = Some(sequence),
-                WriterJob::Tree(job) => of_tree.push(job),
+                WriterJob::Grow(waiting) => growth = Some(waiting),
+                WriterJob::PublishCosigned(size, checkpoint, answer) => {
+                    cosigned.push((size, checkpoint, answer));
+                }
                 WriterJob::SubjectKeys(keys, answer) => of_subjects.push((keys, answer)),
                 WriterJob::Upkeep(job, answer) => upkeep.push((job, answer)),
             }
@@ -327,12 +377,14 @@ impl WriterTask {
             let started = Instant::now();
             let copy = &mut self.copy;
             let write = async {
-                store(connection, copy, &mut batch, &self.stored).await?;
+                store(connection, copy, &mut batch, growth, &self.stored).await?;
                 if let Some(sequence) = closed_below {
                     connection.closed_below(sequence).await?;
                 }
-                for job in of_tree {
-                    write_tree(connection, copy, job).await?;
+                for (size, checkpoint, answer) in cosigned {
+                    connection.publish_cosigned(size, &checkpoint).await?;
+                    // The receiver is gone when the service shuts down.
+                    let _ = answer.send(());
                 }
                 add_subject_keys(connection, of_subjects).await?;
                 for (job, answer) in upkeep {
@@ -381,11 +433,13 @@ impl WriterTask {
     }
 }
 
-/// Stores `batch` and answers each append. The appends that remain in `batch` after an error are not known to be stored.
+/// Stores `batch` with the growth of the tree, and answers each append and the growth. After an error, the growth and the appends
+/// that remain in `batch` are not known to be stored.
 async fn store(
     connection: &mut StoreWriter,
     copy: &mut Option<SecondCopy>,
     batch: &mut Vec<PendingAppend>,
+    mut growth: Option<PendingGrowth>,
     stored: &StoredRecords,
 ) -> Result<(), WriteError> {
     let mut collisions = 0;
@@ -398,8 +452,20 @@ async fn store(
         }
         let repeats = take_repeats(batch);
         let entries: Vec<_> = batch.iter().map(|waiting| &waiting.entry).collect();
-        match connection.append(&entries).await {
-            Ok(first) => {
+        // After a collision, the records are stored without the growth, so that only the records can be the cause of another.
+        let shared = growth.take_if(|_| collisions == 0);
+        let appended = match &shared {
+            Some(waiting) => {
+                let appended = connection.append_and_grow(&entries, &waiting.growth).await;
+                appended.map(|appended| (appended.first, appended.has_grown))
+            }
+            None => connection
+                .append(&entries)
+                .await
+                .map(|first| (first, false)),
+        };
+        match appended {
+            Ok((first, has_grown)) => {
                 counter!(names::AUDIT_RECORDS).increment(entries.len() as u64);
                 stored.add(first, &entries);
                 if let Some(copy) = copy {
@@ -410,45 +476,26 @@ async fn store(
                     let receipt = Receipt::for_durable(sequence, waiting.entry.leaf_hash);
                     waiting.answer(Ok(receipt));
                 }
+                if let Some(shared) = shared {
+                    shared.finish(has_grown, copy).await;
+                }
             }
             // Nothing was stored. Appends that are in the store already are answered first, and the others are stored without
             // them. Another replica may still add a record of the same call in between.
             Err(AppendError::Duplicate) if collisions < MAX_COLLISIONS => {
                 collisions += 1;
+                growth = growth.or(shared);
                 for waiting in batch.iter_mut() {
                     waiting.retry |= waiting.entry.call_id.is_some();
                 }
             }
-            Err(AppendError::Duplicate) => {
-                let problem = "the records do not match the head row".to_owned();
-                return Err(sqlx::Error::Protocol(problem).into());
-            }
-            Err(AppendError::Store(error)) => return Err(error.into()),
+            Err(error) => return Err(error.into()),
         }
         batch.extend(repeats);
     }
-    Ok(())
-}
-
-/// Runs `job` and sends its result.
-async fn write_tree(
-    connection: &mut StoreWriter,
-    copy: &mut Option<SecondCopy>,
-    job: TreeJob,
-) -> Result<(), sqlx::Error> {
-    // The receiver is gone when the service shuts down.
-    match job {
-        TreeJob::Grow(growth, answer) => {
-            let has_grown = connection.grow(&growth).await?;
-            if let (Some(copy), Some(checkpoint), true) = (copy, growth.checkpoint, has_grown) {
-                copy.keep_checkpoint(growth.to.size, checkpoint).await;
-            }
-            let _ = answer.send(has_grown);
-        }
-        TreeJob::PublishCosigned(size, checkpoint, answer) => {
-            connection.publish_cosigned(size, &checkpoint).await?;
-            let _ = answer.send(());
-        }
+    if let Some(waiting) = growth {
+        let appended = connection.append_and_grow(&[], &waiting.growth).await?;
+        waiting.finish(appended.has_grown, copy).await;
     }
     Ok(())
 }

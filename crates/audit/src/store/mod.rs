@@ -111,6 +111,15 @@ impl From<sqlx::Error> for AppendError {
     }
 }
 
+/// The result of a transaction that appended records and let the tree grow.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AppendedWithGrowth {
+    /// The sequence number of the first record.
+    pub(crate) first: u64,
+    /// Whether the stored tree was the expected one, and has grown.
+    pub(crate) has_grown: bool,
+}
+
 /// A record that is already in the store, in the place of one to be appended.
 #[derive(Debug, Clone)]
 pub(crate) struct StoredEntry {
@@ -170,6 +179,19 @@ impl StoreWriter {
         }
     }
 
+    /// Stores all of `entries`, of which there may be none, and the growth of the tree in one transaction, or nothing. The
+    /// growth is left out if the stored tree is not the one that `growth` begins with.
+    pub(crate) async fn append_and_grow(
+        &mut self,
+        entries: &[&RecordEntry],
+        growth: &TreeGrowth,
+    ) -> Result<AppendedWithGrowth, AppendError> {
+        match self {
+            Self::Sqlite(writer) => writer.append_and_grow(entries, growth).await,
+            Self::Postgres(writer) => writer.append_and_grow(entries, growth).await,
+        }
+    }
+
     /// Returns the stored records that equal one of `entries` or have the same call and event.
     pub(crate) async fn find(
         &mut self,
@@ -194,15 +216,6 @@ impl StoreWriter {
         match self {
             Self::Sqlite(writer) => writer.closed_below(sequence).await,
             Self::Postgres(writer) => writer.closed_below(sequence).await,
-        }
-    }
-
-    /// Stores the growth of the tree. Returns `false`, and stores nothing, if the stored tree is not the one that `growth`
-    /// begins with.
-    pub(crate) async fn grow(&mut self, growth: &TreeGrowth) -> Result<bool, sqlx::Error> {
-        match self {
-            Self::Sqlite(writer) => writer.grow(growth).await,
-            Self::Postgres(writer) => writer.grow(growth).await,
         }
     }
 

@@ -1,14 +1,15 @@
 //! The PostgreSQL store, in the schema `audit` of any database.
 
-use sqlx::Connection;
-use sqlx::postgres::{PgConnection, PgPoolOptions};
+use sqlx::postgres::{PgArguments, PgConnection, PgPoolOptions};
+use sqlx::query::Query;
+use sqlx::{Connection, Postgres, Row as _};
 use wardgate_domain::Digest;
 use wardgate_store::postgres::{PostgresPool, PostgresServer, Rights, Schema, only_living};
 use wardgate_store::{DatabaseSettings, MigrationError};
 
 use super::{
-    AppendError, LONGEST_WRITE, MovedSubjectKey, NewSubjectKey, READ_LIMIT, READ_WAIT, READERS,
-    StoreUpkeep, StoredEntry, TreeGrowth, signed, unsigned,
+    AppendError, AppendedWithGrowth, LONGEST_WRITE, MovedSubjectKey, NewSubjectKey, READ_LIMIT,
+    READ_WAIT, READERS, StoreUpkeep, StoredEntry, TreeGrowth, signed, unsigned,
 };
 use crate::canonical::RecordEntry;
 
@@ -42,18 +43,6 @@ pub(super) const LEAF_HASHES: &str = "
 pub(super) const TILE: &str = "
     SELECT count(*), coalesce(string_agg(root, '' ORDER BY position), '')
     FROM audit.tile_root WHERE level = $1 AND position >= $2 AND position < $3";
-
-/// Lets the tree grow, in one statement and therefore one round trip. Has no effect unless the stored tree is the expected one.
-const GROW: &str = "
-    WITH grown AS (
-        UPDATE audit.tree SET size = $1, root = $2, checkpoint = coalesce($8, checkpoint)
-        WHERE size = $3 AND root = $4 RETURNING size
-    ), stored AS (
-        INSERT INTO audit.tile_root (level, position, root)
-        SELECT tile.level, tile.position, tile.root
-        FROM grown, unnest($5::integer[], $6::bigint[], $7::bytea[]) AS tile (level, position, root)
-    )
-    SELECT count(*) FROM grown";
 
 /// Selects the keys of the data subjects with the given tags.
 pub(super) const SUBJECT_KEYS: &str =
@@ -221,9 +210,12 @@ pub(super) const SCHEMA: Schema = Schema {
     ]),
 };
 
-/// Stores a whole batch in one statement, and therefore with one round trip and one flush. The update locks the head row until
-/// the commit, so the next append of any replica continues from this size.
-const APPEND: &str = "
+/// Creates a statement that stores a whole batch, with `$others` as its further parts. It is one round trip and one flush. The
+/// update locks the head row until the commit, so the next append of any replica continues from this size.
+macro_rules! append {
+    ($others:literal, $result:literal) => {
+        concat!(
+            "
     WITH head AS (
         UPDATE audit.head SET size = size + cardinality($1) RETURNING size - cardinality($1) AS first
     ), stored AS (
@@ -239,8 +231,30 @@ const APPEND: &str = "
         INSERT INTO audit.data_subject (tag, time, sequence)
         SELECT subject.tag, subject.time, head.first + subject.position
         FROM head, unnest($11::bytea[], $12::bigint[], $13::bigint[]) AS subject (tag, time, position)
-    )
-    SELECT first FROM head";
+    )",
+            $others,
+            "
+    SELECT ",
+            $result
+        )
+    };
+}
+
+const APPEND: &str = append!("", "first FROM head");
+
+/// Stores a batch, which may be empty, and lets the tree grow if the stored tree is the expected one. The head row is locked
+/// before the tree, as in every transaction that changes both.
+const APPEND_AND_GROW: &str = append!(
+    ", grown AS (
+        UPDATE audit.tree SET size = $14, root = $15, checkpoint = coalesce($16, checkpoint)
+        FROM head WHERE tree.size = $17 AND tree.root = $18 RETURNING tree.size
+    ), full_tiles AS (
+        INSERT INTO audit.tile_root (level, position, root)
+        SELECT tile.level, tile.position, tile.root
+        FROM grown, unnest($19::integer[], $20::bigint[], $21::bytea[]) AS tile (level, position, root)
+    )",
+    "first, EXISTS (SELECT FROM grown) FROM head"
+);
 
 pub(super) async fn version(pool: &PostgresPool) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar("SELECT version FROM audit.schema_version")
@@ -288,54 +302,35 @@ impl PostgresWriter {
     }
 
     pub(super) async fn append(&mut self, entries: &[&RecordEntry]) -> Result<u64, AppendError> {
-        fn column<'a, T>(
-            entries: &[&'a RecordEntry],
-            field: impl Fn(&'a RecordEntry) -> T,
-        ) -> Vec<T> {
-            entries.iter().map(|entry| field(entry)).collect()
-        }
-        let subjects: Vec<_> = (entries.iter().zip(0_i64..))
-            .flat_map(|(entry, position)| {
-                let time = entry.time.as_micros();
-                (entry.data_subjects.iter()).map(move |tag| (tag, time, position))
-            })
-            .collect();
-        let first: i64 = sqlx::query_scalar(APPEND)
-            .bind(column(entries, |entry| {
-                entry.leaf_hash.as_bytes().as_slice()
-            }))
-            .bind(column(entries, |entry| entry.canonical.as_slice()))
-            .bind(column(entries, |entry| entry.event))
-            .bind(column(entries, |entry| entry.time.as_micros()))
-            .bind(column(entries, |entry| entry.call_id.as_deref()))
-            .bind(column(entries, |entry| entry.subject.as_deref()))
-            .bind(column(entries, |entry| entry.tool.as_deref()))
-            .bind(column(entries, |entry| entry.status))
-            .bind(column(entries, |entry| entry.details.as_deref()))
-            .bind(column(entries, |entry| {
-                signed(entry.data_subjects.len() as u64)
-            }))
-            .bind(
-                subjects
-                    .iter()
-                    .map(|(tag, ..)| tag.as_bytes().as_slice())
-                    .collect::<Vec<_>>(),
-            )
-            .bind(
-                subjects
-                    .iter()
-                    .map(|(_, time, _)| *time)
-                    .collect::<Vec<_>>(),
-            )
-            .bind(
-                subjects
-                    .iter()
-                    .map(|(.., position)| *position)
-                    .collect::<Vec<_>>(),
-            )
+        let row = bind(sqlx::query(APPEND), entries).fetch_one(&mut self.0);
+        let first: i64 = row.await?.try_get(0)?;
+        Ok(unsigned(first))
+    }
+
+    pub(super) async fn append_and_grow(
+        &mut self,
+        entries: &[&RecordEntry],
+        growth: &TreeGrowth,
+    ) -> Result<AppendedWithGrowth, AppendError> {
+        let tiles = growth.tile_roots.iter();
+        let levels = tiles.clone().map(|tile| i32::from(tile.level));
+        let positions = tiles.clone().map(|tile| signed(tile.position));
+        let row = bind(sqlx::query(APPEND_AND_GROW), entries)
+            .bind(signed(growth.to.size))
+            .bind(growth.to.root.as_slice())
+            .bind(growth.checkpoint.as_deref())
+            .bind(signed(growth.from.size))
+            .bind(growth.from.root.as_slice())
+            .bind(levels.collect::<Vec<_>>())
+            .bind(positions.collect::<Vec<_>>())
+            .bind(tiles.map(|tile| tile.root.as_slice()).collect::<Vec<_>>())
             .fetch_one(&mut self.0)
             .await?;
-        Ok(unsigned(first))
+        let first: i64 = row.try_get(0)?;
+        Ok(AppendedWithGrowth {
+            first: unsigned(first),
+            has_grown: row.try_get(1)?,
+        })
     }
 
     pub(super) async fn find(
@@ -376,32 +371,6 @@ impl PostgresWriter {
             .execute(&mut self.0)
             .await
             .map(drop)
-    }
-
-    pub(super) async fn grow(&mut self, growth: &TreeGrowth) -> Result<bool, sqlx::Error> {
-        let tiles = growth.tile_roots.iter();
-        let grown: i64 = sqlx::query_scalar(GROW)
-            .bind(signed(growth.to.size))
-            .bind(growth.to.root.as_slice())
-            .bind(signed(growth.from.size))
-            .bind(growth.from.root.as_slice())
-            .bind(
-                tiles
-                    .clone()
-                    .map(|tile| i32::from(tile.level))
-                    .collect::<Vec<_>>(),
-            )
-            .bind(
-                tiles
-                    .clone()
-                    .map(|tile| signed(tile.position))
-                    .collect::<Vec<_>>(),
-            )
-            .bind(tiles.map(|tile| tile.root.as_slice()).collect::<Vec<_>>())
-            .bind(growth.checkpoint.as_deref())
-            .fetch_one(&mut self.0)
-            .await?;
-        Ok(grown == 1)
     }
 
     pub(super) async fn add_subject_keys(
@@ -560,4 +529,41 @@ mod tests {
             .unwrap();
         assert_eq!(synchronous, "on");
     }
+}
+
+type Insert<'a> = Query<'a, Postgres, PgArguments>;
+
+/// Binds `entries` to the parameters of a statement that stores a batch.
+fn bind<'a>(insert: Insert<'a>, entries: &[&'a RecordEntry]) -> Insert<'a> {
+    fn column<'a, T>(entries: &[&'a RecordEntry], field: impl Fn(&'a RecordEntry) -> T) -> Vec<T> {
+        entries.iter().map(|entry| field(entry)).collect()
+    }
+    let subjects: Vec<_> = (entries.iter().zip(0_i64..))
+        .flat_map(|(entry, position)| {
+            let time = entry.time.as_micros();
+            (entry.data_subjects.iter()).map(move |tag| (tag, time, position))
+        })
+        .collect();
+    let subjects = subjects.iter();
+    let tags = subjects.clone().map(|(tag, ..)| tag.as_bytes().as_slice());
+    let times = subjects.clone().map(|(_, time, _)| *time);
+    let positions = subjects.map(|(.., position)| *position);
+    insert
+        .bind(column(entries, |entry| {
+            entry.leaf_hash.as_bytes().as_slice()
+        }))
+        .bind(column(entries, |entry| entry.canonical.as_slice()))
+        .bind(column(entries, |entry| entry.event))
+        .bind(column(entries, |entry| entry.time.as_micros()))
+        .bind(column(entries, |entry| entry.call_id.as_deref()))
+        .bind(column(entries, |entry| entry.subject.as_deref()))
+        .bind(column(entries, |entry| entry.tool.as_deref()))
+        .bind(column(entries, |entry| entry.status))
+        .bind(column(entries, |entry| entry.details.as_deref()))
+        .bind(column(entries, |entry| {
+            signed(entry.data_subjects.len() as u64)
+        }))
+        .bind(tags.collect::<Vec<_>>())
+        .bind(times.collect::<Vec<_>>())
+        .bind(positions.collect::<Vec<_>>())
 }

@@ -8,14 +8,14 @@ use sqlx::sqlite::{
     SqliteArguments, SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions,
     SqliteSynchronous,
 };
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Sqlite, SqlitePool};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row as _, Sqlite, SqlitePool};
 use wardgate_domain::Digest;
 use wardgate_store::{DatabaseSettings, MigrationError, Row, is_corrupt};
 use wardgate_transparency::TILE_WIDTH;
 
 use super::{
-    AppendError, LONGEST_WRITE, MAX_BATCH, MovedSubjectKey, NewSubjectKey, READ_WAIT, READERS,
-    StoreUpkeep, StoredEntry, TreeGrowth, signed, unsigned,
+    AppendError, AppendedWithGrowth, LONGEST_WRITE, MAX_BATCH, MovedSubjectKey, NewSubjectKey,
+    READ_WAIT, READERS, StoreUpkeep, StoredEntry, TreeGrowth, signed, unsigned,
 };
 use crate::canonical::RecordEntry;
 
@@ -82,14 +82,11 @@ pub(super) const TILE: &str = "
     FROM (SELECT root FROM tile_root WHERE level = ? AND position >= ? AND position < ? ORDER BY position)";
 
 /// Lets the tree grow from one head to another, with the roots in a JSON list. Returns a row if the stored tree was the
-/// expected one. All statements are one message to the thread of the connection. A failure in between leaves the transaction
-/// open, so the connection is then closed, as after every failed write.
+/// expected one.
 const GROW: &str = "
-    BEGIN IMMEDIATE;
     UPDATE tree SET size = ?, root = ?, checkpoint = coalesce(?, checkpoint) WHERE size = ? AND root = ? RETURNING size;
     INSERT INTO tile_root (level, position, root)
-        SELECT value ->> 0, value ->> 1, unhex(value ->> 2) FROM json_each(?) WHERE changes() = 1;
-    COMMIT";
+        SELECT value ->> 0, value ->> 1, unhex(value ->> 2) FROM json_each(?) WHERE changes() = 1";
 
 /// Selects the keys of the data subjects whose tags are in a JSON list, in hexadecimal.
 pub(super) const SUBJECT_KEYS: &str = "
@@ -250,8 +247,22 @@ static APPENDS: LazyLock<Vec<String>> = LazyLock::new(|| {
     sizes.map(append_of).collect()
 });
 
-fn statement_for(entries: usize) -> &'static str {
-    &APPENDS[entries.next_power_of_two().ilog2() as usize]
+/// The growth of the tree in a transaction of its own, and then with each of [`APPENDS`]. All statements of a transaction are
+/// one message to the thread of the connection. The last row is the sequence number of the last record. A failure in between
+/// leaves the transaction open.
+static GROWTHS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let appends = APPENDS.iter().map(|append| format!("{append};"));
+    std::iter::once(String::new())
+        .chain(appends)
+        .map(|append| {
+            format!("BEGIN IMMEDIATE; {GROW}; {append} SELECT last_insert_rowid(); COMMIT")
+        })
+        .collect()
+});
+
+/// Returns the index of the statement of [`APPENDS`] for so many entries, of which there is at least one.
+fn statement_for(entries: usize) -> usize {
+    entries.next_power_of_two().ilog2() as usize
 }
 
 fn append_of(rows: usize) -> String {
@@ -328,10 +339,46 @@ impl SqliteWriter {
     }
 
     pub(super) async fn append(&mut self, entries: &[&RecordEntry]) -> Result<u64, AppendError> {
-        let append = sqlx::query(statement_for(entries.len()));
+        let append = sqlx::query(APPENDS[statement_for(entries.len())].as_str());
         let append = entries.iter().copied().fold(append, bind);
         let last = append.execute(&mut self.0).await?.last_insert_rowid();
-        Ok(unsigned(last) + 1 - entries.len() as u64)
+        Ok(first_of(last, entries))
+    }
+
+    pub(super) async fn append_and_grow(
+        &mut self,
+        entries: &[&RecordEntry],
+        growth: &TreeGrowth,
+    ) -> Result<AppendedWithGrowth, AppendError> {
+        let statement = match entries {
+            [] => 0,
+            entries => 1 + statement_for(entries.len()),
+        };
+        let tiles = growth.tile_roots.iter().map(|tile| {
+            let root = Digest::from_bytes(tile.root).to_hex();
+            (tile.level, tile.position, root)
+        });
+        let growing = sqlx::query(GROWTHS[statement].as_str())
+            .bind(signed(growth.to.size))
+            .bind(growth.to.root.to_vec())
+            .bind(growth.checkpoint.clone())
+            .bind(signed(growth.from.size))
+            .bind(growth.from.root.to_vec())
+            .bind(sqlx::types::Json(tiles.collect::<Vec<_>>()));
+        let growing = entries.iter().copied().fold(growing, bind);
+        let rows = growing.fetch_all(&mut self.0).await;
+        let rows = match rows.map_err(AppendError::from) {
+            Err(AppendError::Duplicate) => {
+                self.run("ROLLBACK").await?;
+                return Err(AppendError::Duplicate);
+            }
+            rows => rows?,
+        };
+        let last = rows.last().ok_or(sqlx::Error::RowNotFound)?;
+        Ok(AppendedWithGrowth {
+            first: first_of(last.try_get(0)?, entries),
+            has_grown: rows.len() == 2,
+        })
     }
 
     pub(super) async fn find(
@@ -371,29 +418,6 @@ impl SqliteWriter {
             .execute(&mut self.0)
             .await
             .map(drop)
-    }
-
-    pub(super) async fn grow(&mut self, growth: &TreeGrowth) -> Result<bool, sqlx::Error> {
-        let tiles = growth.tile_roots.iter();
-        let tiles: Vec<_> = tiles
-            .map(|tile| {
-                (
-                    tile.level,
-                    tile.position,
-                    Digest::from_bytes(tile.root).to_hex(),
-                )
-            })
-            .collect();
-        let grown: Vec<i64> = sqlx::query_scalar(GROW)
-            .bind(signed(growth.to.size))
-            .bind(growth.to.root.to_vec())
-            .bind(growth.checkpoint.clone())
-            .bind(signed(growth.from.size))
-            .bind(growth.from.root.to_vec())
-            .bind(sqlx::types::Json(tiles))
-            .fetch_all(&mut self.0)
-            .await?;
-        Ok(!grown.is_empty())
     }
 
     pub(super) async fn add_subject_keys(
@@ -579,6 +603,11 @@ impl SqliteWriter {
     }
 }
 
+/// Returns the sequence number of the first of `entries`, of which the last one has the number `last`.
+fn first_of(last: i64, entries: &[&RecordEntry]) -> u64 {
+    (unsigned(last) + 1).saturating_sub(entries.len() as u64)
+}
+
 type Insert = Query<'static, Sqlite, SqliteArguments>;
 
 fn bind(insert: Insert, entry: &RecordEntry) -> Insert {
@@ -619,7 +648,7 @@ mod tests {
 
     #[test]
     fn every_batch_has_its_statement() {
-        assert_eq!(APPENDS.len(), 9);
+        assert_eq!((APPENDS.len(), GROWTHS.len()), (9, 10));
         for (entries, rows) in [
             (1, 1),
             (2, 2),
@@ -628,12 +657,10 @@ mod tests {
             (65, 128),
             (MAX_BATCH, 256),
         ] {
-            let statement = statement_for(entries);
-            assert_eq!(
-                statement.matches('?').count(),
-                rows * 10,
-                "{entries} entries"
-            );
+            let index = statement_for(entries);
+            let (append, growth) = (&APPENDS[index], &GROWTHS[1 + index]);
+            assert_eq!(append.matches('?').count(), rows * 10, "{entries}");
+            assert!(growth.contains(append), "{entries}");
         }
     }
 }

@@ -1,8 +1,9 @@
 use std::sync::mpsc;
 
-use wardgate_domain::{Ambient, Event, Record, RefusalCount, Refusals};
+use wardgate_domain::{Ambient, Digest, Event, Record, RefusalCount, Refusals};
 use wardgate_store::DatabaseSettings;
 use wardgate_testkit::TestDatabase;
+use wardgate_transparency::CompactTree;
 
 use super::*;
 use crate::MacKey;
@@ -83,4 +84,89 @@ async fn a5_an_append_that_the_writer_does_not_answer_fails_within_a_second() {
     assert!(matches!(refused, Err(Error::NotDurable)));
     let took = started.elapsed();
     assert!(took <= Duration::from_secs(1), "{took:?}");
+}
+
+/// Returns the first growth of a tree, by the records with these leaf hashes.
+fn first_growth(leaves: &[Digest]) -> TreeGrowth {
+    let mut tree = CompactTree::default();
+    let from = tree.head();
+    for leaf in leaves {
+        tree.append(*leaf.as_bytes(), |_, _| {});
+    }
+    TreeGrowth {
+        from,
+        to: tree.head(),
+        tile_roots: Vec::new(),
+        checkpoint: Some("checkpoint".to_owned()),
+    }
+}
+
+/// Returns the writer of a new store, which has the record `entry(1)`.
+async fn started(database: &TestDatabase) -> (AppendQueue, Digest) {
+    let settings = DatabaseSettings::default();
+    let address = Address::new(&database.url(), &settings).unwrap();
+    prepare(&address, &settings).await.unwrap();
+    let queue = start(address, WRITE_LIMIT, None).await.unwrap();
+    let first = queue.append(entry(1), false).await.unwrap();
+    assert_eq!(first.sequence(), 0);
+    (queue, first.leaf_hash())
+}
+
+/// Returns the number of transactions in the write-ahead log of a SQLite database: the number of frames whose header has the
+/// size of the database after a commit (sqlite.org/fileformat2.html, section 4.1).
+fn commits(database: &TestDatabase) -> usize {
+    let path = database.url().trim_start_matches("sqlite:").to_owned() + "-wal";
+    let log = std::fs::read(path).unwrap();
+    let page = u32::from_be_bytes(log[8..12].try_into().unwrap());
+    let frames = log[32..].chunks_exact(24 + usize::try_from(page).unwrap());
+    // Frames of an earlier use of the file have other salts.
+    let current = frames.filter(|frame| frame[8..16] == log[16..24]);
+    current.filter(|frame| frame[4..8] != [0; 4]).count()
+}
+
+#[tokio::test]
+async fn the_tree_grows_in_the_transaction_of_the_next_record() {
+    for database in TestDatabase::each_store("audit").await {
+        let (queue, leaf) = started(&database).await;
+        let is_sqlite = database.is_sqlite();
+        let before = is_sqlite.then(|| commits(&database));
+        let growth = queue.grow(first_growth(&[leaf]));
+        let (grown, appended) = tokio::join!(growth, queue.append(entry(2), false));
+        assert!(grown.unwrap());
+        assert_eq!(appended.unwrap().sequence(), 1);
+        if let Some(before) = before {
+            assert_eq!(commits(&database), before + 1);
+        } else {
+            let together = "SELECT count(*) FROM audit.tree, audit.record WHERE tree.xmin = record.xmin AND sequence = 1";
+            assert_eq!(database.number(together).await, 1);
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_tree_grows_without_a_record_and_beside_one_that_is_refused() {
+    for database in TestDatabase::each_store("audit").await {
+        let (queue, leaf) = started(&database).await;
+        let of_call = || RecordEntry {
+            call_id: Some("call".to_owned()),
+            ..entry(2)
+        };
+        let second = queue.append(of_call(), false).await.unwrap().leaf_hash();
+
+        // Another record of the same call and event is refused, which undoes the transaction.
+        let one = first_growth(&[leaf]);
+        let growth = queue.grow(one.clone());
+        let (grown, refused) = tokio::join!(growth, queue.append(of_call(), false));
+        assert!(grown.unwrap());
+        assert!(matches!(refused, Err(Error::AlreadyRecorded { .. })));
+
+        let both = first_growth(&[leaf, second]);
+        let from_both = TreeGrowth {
+            from: one.to,
+            ..both.clone()
+        };
+        assert!(!queue.grow(both).await.unwrap(), "the tree is larger");
+        assert!(queue.grow(from_both).await.unwrap());
+        assert_eq!(queue.append(entry(3), false).await.unwrap().sequence(), 2);
+    }
 }
