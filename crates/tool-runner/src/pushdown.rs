@@ -29,6 +29,8 @@ use wardgate_catalogue::{BoundValue, SqlDialect};
 pub(crate) struct PushedCondition {
     pub(crate) sql: String,
     pub(crate) values: Vec<BoundValue>,
+    /// Whether the source applies the whole rule, so that it uses no row that the rule would withhold.
+    pub(crate) is_whole: bool,
 }
 
 /// Translates `policies` into a condition. `expressions` maps an attribute to its SQL. Placeholders are numbered after
@@ -44,6 +46,7 @@ pub(crate) fn condition(
         dialect,
         taken,
         values: Vec::new(),
+        is_whole: true,
     };
     let of = |effect| policies.policies().filter(move |it| it.effect() == effect);
     // Clauses are written in the order of the text, because MySQL assigns values to placeholders in that order.
@@ -65,6 +68,7 @@ pub(crate) fn condition(
     PushedCondition {
         sql: format!("({permits}){}", forbids.concat()),
         values: writer.values,
+        is_whole: writer.is_whole,
     }
 }
 
@@ -73,6 +77,8 @@ struct ConditionWriter<'a> {
     dialect: SqlDialect,
     taken: usize,
     values: Vec<BoundValue>,
+    /// Whether every policy so far was translated completely.
+    is_whole: bool,
 }
 
 /// Each method returns `None` for an expression that it does not support.
@@ -83,6 +89,7 @@ impl ConditionWriter<'_> {
         let clause = pst.as_ref().ok().and_then(|pst| self.policy(pst.body()));
         if clause.is_none() {
             self.values.truncate(bound);
+            self.is_whole = false;
         }
         clause
     }
@@ -92,6 +99,7 @@ impl ConditionWriter<'_> {
         let is_open = policy.principal == PrincipalConstraint::Any
             && policy.action == ActionConstraint::Any
             && policy.resource == ResourceConstraint::Any;
+        self.is_whole &= is_open;
         let is_understood = is_open || policy.effect == Effect::Permit;
         if !is_understood {
             return None;
@@ -256,4 +264,51 @@ fn is_ascii(expr: &Expr) -> bool {
 /// Returns SQL for the UTF-8 bytes of a string.
 fn bytes_of(sql: &str) -> String {
     format!("CAST(CONVERT({sql} USING utf8mb4) AS BINARY)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_whole(policies: &str) -> bool {
+        let policies: PolicySet = policies.parse().unwrap();
+        let attributes = ["doctor", "sealed", "level"];
+        let expressions = attributes.map(|name| (name.to_owned(), format!("r.{name}")));
+        let expressions = BTreeMap::from(expressions);
+        condition(&policies, &expressions, SqlDialect::Sqlite, 0).is_whole
+    }
+
+    #[test]
+    fn a_rule_that_is_sql_in_all_its_parts_is_pushed_down_as_a_whole() {
+        for policies in [
+            "",
+            "permit(principal, action, resource);",
+            r#"permit(principal, action, resource) when { resource has doctor && resource.doctor == "d1" };
+               permit(principal, action, resource) when { resource.level < 3 } unless { resource.sealed };
+               forbid(principal, action, resource) when { ["d2", "d3"].contains(resource.doctor) };"#,
+        ] {
+            assert!(is_whole(policies), "{policies}");
+        }
+    }
+
+    #[test]
+    fn a_rule_with_a_part_that_is_not_sql_is_not_pushed_down_as_a_whole() {
+        for other in [
+            // Expressions that are not translated, and an attribute that the statement has no expression for.
+            r#"permit(principal, action, resource) when { resource.doctor like "d*" };"#,
+            r#"permit(principal, action, resource) when { resource.sealed && resource.doctor like "d*" };"#,
+            r#"permit(principal, action, resource) when { resource.ward == "W1" };"#,
+            r#"forbid(principal, action, resource) when { resource.doctor like "d*" };"#,
+            "forbid(principal, action, resource) when { resource.level + 1 == 2 };",
+            // Policies about some rows only.
+            r#"permit(principal, action, resource == Record::"1");"#,
+            r#"forbid(principal, action, resource == Record::"1");"#,
+            "permit(principal, action, resource is Record) when { resource.sealed };",
+        ] {
+            let policies =
+                format!("permit(principal, action, resource) when {{ resource.sealed }}; {other}");
+            assert!(!is_whole(other), "{other}");
+            assert!(!is_whole(&policies), "{policies}");
+        }
+    }
 }

@@ -449,3 +449,6 @@ impl<'s> Tokens<'s> {
 fn is_aggregate(name: &str) -> bool {
     name.contains("AGG") || AGGREGATES.contains(&name)
 }
+
+#[cfg(test)]
+mod tests;
