@@ -2,22 +2,25 @@
 //!
 //! ```text
 //!   permit … when { resource.doctor == "d7" }   ─▶   (COALESCE(m.doctor = $2, FALSE))
-//!   forbid … when { resource.sealed }           ─▶   AND NOT COALESCE(m.sealed, FALSE)
+//!   forbid … when { resource.sealed }           ─▶   AND NOT COALESCE(m.sealed, TRUE)
 //! ```
 //!
-//! This is only an optimisation: [`crate::row_rule`] checks the remaining rows again, so the condition may let too many
-//! rows through but should not leave out a row that the rule admits. A permit with an unsupported expression lets every
-//! row through, and a forbid with one leaves no row out. NULL is an absent attribute: Cedar fails to evaluate it and
-//! the row is withheld, while SQL makes the clause unknown and `COALESCE` makes it false.
+//! [`crate::row_rule`] checks the remaining rows again, so the condition may let too many rows through but should not leave
+//! out a row that the rule admits. A permit with an unsupported expression lets every row through, and a forbid with one
+//! leaves no row out. NULL is an absent attribute: Cedar fails to evaluate it and the row is withheld, while SQL makes the
+//! clause unknown, and `COALESCE` withholds the row. If a condition has other parts, SQL may decide although Cedar fails
+//! ([`absence`]).
+//!
+//! If the condition lets no other rows through than the rule (`is_whole`), the database may also limit and combine the rows.
 //!
 //! Cedar compares strings exactly. MySQL compares them by the collation of a column, where `D1` may equal `d1` and even
 //! `d1 `, so the bytes are compared there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cedar_policy::pst::{
-    ActionConstraint, BinaryOp, Clause, Effect, Expr, Literal, PrincipalConstraint,
+    self, ActionConstraint, BinaryOp, Clause, Effect, Expr, Literal, PrincipalConstraint,
     ResourceConstraint, Template, UnaryOp, Var,
 };
 use cedar_policy::{Policy, PolicySet};
@@ -49,16 +52,18 @@ pub(crate) fn condition(
         is_whole: true,
     };
     let of = |effect| policies.policies().filter(move |it| it.effect() == effect);
+    // If a permit fails, Cedar withholds the row, although another one may permit it.
+    let is_only_permit = of(cedar_policy::Effect::Permit).count() < 2;
     // Clauses are written in the order of the text, because MySQL assigns values to placeholders in that order.
     let permits: Vec<_> = of(cedar_policy::Effect::Permit)
-        .map(|policy| match writer.clause(policy) {
+        .map(|policy| match writer.clause(policy, is_only_permit) {
             Some(sql) => format!("COALESCE({sql}, FALSE)"),
             None => "TRUE".to_owned(),
         })
         .collect();
     let forbids: Vec<_> = of(cedar_policy::Effect::Forbid)
-        .filter_map(|policy| writer.clause(policy))
-        .map(|sql| format!(" AND NOT COALESCE({sql}, FALSE)"))
+        .filter_map(|policy| writer.clause(policy, true))
+        .map(|sql| format!(" AND NOT COALESCE({sql}, TRUE)"))
         .collect();
     let permits = if permits.is_empty() {
         "FALSE".to_owned()
@@ -83,14 +88,20 @@ struct ConditionWriter<'a> {
 
 /// Each method returns `None` for an expression that it does not support.
 impl ConditionWriter<'_> {
-    fn clause(&mut self, policy: &Policy) -> Option<String> {
+    /// Translates a policy. `withholds_if_unknown` tells whether an unknown clause withholds the row.
+    fn clause(&mut self, policy: &Policy, withholds_if_unknown: bool) -> Option<String> {
         let bound = self.values.len();
         let pst = policy.to_pst();
-        let clause = pst.as_ref().ok().and_then(|pst| self.policy(pst.body()));
+        let body = pst.as_ref().ok().map(pst::Policy::body);
+        let clause = body.and_then(|body| self.policy(body));
         if clause.is_none() {
             self.values.truncate(bound);
-            self.is_whole = false;
         }
+        self.is_whole &= match body.map(absence) {
+            Some(Absence::Impossible) => clause.is_some(),
+            Some(Absence::Unknown) => clause.is_some() && withholds_if_unknown,
+            Some(Absence::Undetermined) | None => false,
+        };
         clause
     }
 
@@ -255,6 +266,85 @@ impl ConditionWriter<'_> {
     }
 }
 
+/// The result of a condition in SQL for a row without one of its attributes, for which Cedar fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Absence {
+    /// Cedar does not fail, because it does not read absent attributes.
+    Impossible,
+    /// The condition is unknown, and only for such rows.
+    Unknown,
+    /// The condition may be true or false.
+    Undetermined,
+}
+
+/// Returns the result of the conditions of a policy for a row without one of their attributes.
+fn absence(policy: &Template) -> Absence {
+    let mut present = BTreeSet::new();
+    let mut found = Absence::Impossible;
+    for clause in policy.clauses() {
+        let (Clause::When(expr) | Clause::Unless(expr)) = clause;
+        found = after(found, absence_in(expr, &present));
+        if matches!(clause, Clause::When(_)) {
+            add_tested(expr, &mut present);
+        }
+    }
+    found
+}
+
+/// Returns the result of an operand that Cedar evaluates after another one. If the first one is unknown, SQL may still
+/// decide by the second one.
+fn after(first: Absence, second: Absence) -> Absence {
+    match first {
+        Absence::Impossible => second,
+        Absence::Unknown | Absence::Undetermined => Absence::Undetermined,
+    }
+}
+
+/// Returns the result of `expr` if the attributes in `present` are not absent.
+fn absence_in<'e>(expr: &'e Expr, present: &BTreeSet<&'e str>) -> Absence {
+    match expr {
+        Expr::Literal(_) | Expr::Set(_) | Expr::HasAttr { .. } => Absence::Impossible,
+        Expr::GetAttr { attr, .. } if present.contains(attr.as_str()) => Absence::Impossible,
+        Expr::GetAttr { .. } => Absence::Unknown,
+        Expr::UnaryOp { expr, .. } => absence_in(expr, present),
+        Expr::BinaryOp { op, left, right } => {
+            let first = absence_in(left, present);
+            match op {
+                BinaryOp::And => {
+                    let mut present = present.clone();
+                    add_tested(left, &mut present);
+                    after(first, absence_in(right, &present))
+                }
+                BinaryOp::Or => after(first, absence_in(right, present)),
+                // An empty set is translated to FALSE.
+                BinaryOp::Contains if matches!(&**left, Expr::Set(members) if members.is_empty()) => {
+                    after(absence_in(right, present), Absence::Impossible)
+                }
+                _ => first.max(absence_in(right, present)),
+            }
+        }
+        _ => Absence::Undetermined,
+    }
+}
+
+/// Adds the attributes that a row has if `expr` is true.
+fn add_tested<'e>(expr: &'e Expr, present: &mut BTreeSet<&'e str>) {
+    match expr {
+        Expr::HasAttr { attrs, .. } => {
+            present.insert(attrs.head.as_str());
+        }
+        Expr::BinaryOp {
+            op: BinaryOp::And,
+            left,
+            right,
+        } => {
+            add_tested(left, present);
+            add_tested(right, present);
+        }
+        _ => {}
+    }
+}
+
 /// Returns whether `expr` is an ASCII literal, which every character set can hold. MySQL refuses to compare a literal
 /// with a column whose character set cannot hold it.
 fn is_ascii(expr: &Expr) -> bool {
@@ -284,10 +374,41 @@ mod tests {
             "",
             "permit(principal, action, resource);",
             r#"permit(principal, action, resource) when { resource has doctor && resource.doctor == "d1" };
-               permit(principal, action, resource) when { resource.level < 3 } unless { resource.sealed };
+               permit(principal, action, resource) when { resource has level && resource.level < 3 };
                forbid(principal, action, resource) when { ["d2", "d3"].contains(resource.doctor) };"#,
         ] {
             assert!(is_whole(policies), "{policies}");
+        }
+    }
+
+    #[test]
+    fn a_rule_that_may_fail_is_a_whole_only_if_sql_withholds_the_same_rows() {
+        let permit = |condition: &str| {
+            format!("permit(principal, action, resource) when {{ {condition} }};")
+        };
+        for condition in [
+            "resource.sealed",
+            r#"!(resource.doctor == "d1")"#,
+            "resource has level && resource.level < 3 && resource has sealed && resource.sealed",
+            "(resource has level && resource has sealed) && (resource.level < 3 && resource.sealed)",
+            r#"resource has doctor && (["d1"].contains(resource.doctor) || resource.sealed)"#,
+        ] {
+            let forbid = "forbid(principal, action, resource) when { resource.sealed };";
+            let policies = permit(condition) + forbid;
+            assert!(is_whole(&policies), "{condition}");
+        }
+        for policies in [
+            permit("resource.sealed || resource.level < 3"),
+            permit("resource.sealed && resource.level < 3"),
+            permit("resource.level < 3 && resource has level"),
+            permit("resource has level || resource.level < 3") + &permit("resource has doctor"),
+            permit(
+                "!(resource has level && resource.sealed) && resource.level < 3 && resource has doctor",
+            ),
+            permit("[].contains(resource.doctor)"),
+            permit("resource.sealed") + &permit("resource has doctor"),
+        ] {
+            assert!(!is_whole(&policies), "{policies}");
         }
     }
 

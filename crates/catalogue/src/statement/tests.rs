@@ -216,8 +216,9 @@ fn the_numbers_of_a_limit_mean_what_they_mean_to_the_database() {
     let statement = Statement::parse(sqlite, sql).unwrap();
     let big = Parameter::One(BoundValue::BigInteger(1.into()));
     let list = Parameter::List(JsonType::Integer, Vec::new());
+    let zero = Parameter::One(BoundValue::Integer(Some(0)));
     for take in [one("5"), big, list] {
-        let unfit = statement.limited_rows(&[take, one("0")]).unwrap_err();
+        let unfit = statement.limited_rows(&[take, zero.clone()]).unwrap_err();
         assert!(unfit.to_string().starts_with("`n` is not a number of rows"));
     }
 }

@@ -419,7 +419,7 @@ mod tests {
 
     #[test]
     fn each_attempt_leaves_out_the_same_rows() {
-        let text = "tools: [{ name: a, input_schema: { type: object }, execute: { type: command, argv: [a] } }]";
+        let text = "tools: [{ name: a, input_schema: { type: object }, execute: { type: command, argv: [cat] } }]";
         let file = FileText {
             path: PathBuf::from("tools.yaml"),
             text: text.to_owned(),

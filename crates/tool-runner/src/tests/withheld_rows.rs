@@ -357,14 +357,20 @@ async fn p3_rows_are_not_combined_before_the_row_rule() {
     }
 }
 
-/// Returns, for each call, the number of rows that the database returned. Each of them was checked once.
+/// Returns, for each call whose rule can be pushed down as a whole, the number of rows that the database returned. Each of
+/// them was checked once.
 async fn checked_rows(harness: &Harness) -> Vec<u64> {
     let mut counts = Vec::new();
-    for (tool, arguments, _) in CALLS {
+    for (tool, arguments) in pushed_calls() {
         let answer = call(harness, tool, arguments, DOCTOR_ONE).await;
         counts.push(answer.facts().rows + answer.facts().rows_withheld);
     }
     counts
+}
+
+fn pushed_calls() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let calls = CALLS.iter().map(|(tool, arguments, _)| (*tool, *arguments));
+    calls.filter(|(tool, _)| !["unmarked", "either"].contains(tool))
 }
 
 /// Tests the part of the time of an answer that does not depend on the machine. Without pushdown, the number of rows does
@@ -384,9 +390,8 @@ async fn p3_with_pushdown_no_withheld_row_is_fetched_or_checked() {
         database.execute(&insert).await;
         let kind = database.kind();
         assert_eq!(checked_rows(&pushed).await, before_pushed, "{kind}");
-        let position = CALLS
-            .iter()
-            .position(|(tool, arguments, _)| *tool == "of_patient" && arguments.contains("NUGWI"))
+        let position = pushed_calls()
+            .position(|(tool, arguments)| tool == "of_patient" && arguments.contains("NUGWI"))
             .unwrap();
         let more = checked_rows(&checked).await[position] - before_checked[position];
         assert_eq!(more, 1_000, "{kind}");
