@@ -20,6 +20,7 @@ use tonic::Status;
 use wardgate_domain::RowRule;
 use wardgate_grpc_json::testing::{TestServer, files, methods, parcel, pool, reflection_v1};
 use wardgate_proto::toolrunner::v1 as pb;
+use wardgate_testkit::CapturedLog;
 
 use super::harness::{Answer, DOCTOR_ONE, Harness, rule};
 use crate::Config;
@@ -162,6 +163,10 @@ tools:
 
 /// A policy that admits the same rows as [`DOCTOR_ONE`], and is not pushed down.
 const DOCTOR_ONE_BY_PATTERN: &str = r#"permit(principal, action, resource) when { resource has doctor && resource.doctor like "d1" };"#;
+
+/// A policy that fails for rows without a doctor, where SQL decides by the rest of the condition.
+const DOCTOR_ONE_OR_FAILS: &str =
+    r#"permit(principal, action, resource) when { resource.doctor == "d1" || false };"#;
 
 /// The calls, and whether their answers are the same also without pushdown.
 const CALLS: [(&str, &str, bool); 22] = [
@@ -329,6 +334,7 @@ async fn p3_rows_are_not_combined_before_the_row_rule() {
             ("by_doctor", &checked, DOCTOR_ONE, true),
             ("by_doctor", &pushed, DOCTOR_ONE_BY_PATTERN, true),
             ("total", &checked, DOCTOR_ONE, true),
+            ("by_doctor", &pushed, DOCTOR_ONE_OR_FAILS, true),
             ("numbered", &pushed, DOCTOR_ONE, true),
         ] {
             let answer = call(harness, tool, "{}", policy).await;
@@ -354,6 +360,21 @@ async fn p3_rows_are_not_combined_before_the_row_rule() {
             let answer = checked.call_with(&terms, "{}").await.unwrap();
             assert!(answer.rows().len() > 3, "{tool}");
         }
+    }
+}
+
+#[tokio::test]
+async fn the_log_names_the_tool_whose_rows_would_be_combined_and_the_remedy() {
+    let database = database::sqlite().await;
+    let harness = Harness::with(&database, TOOLS, |_| ()).await;
+    let log = CapturedLog::default();
+    let subscriber = tracing_subscriber::fmt().with_writer(log.writer()).finish();
+    let logging = tracing::subscriber::set_default(subscriber);
+    call(&harness, "numbered", "{}", DOCTOR_ONE).await;
+    drop(logging);
+    let text = log.text();
+    for part in ["WARN", "numbered", "write `:row_rule`"] {
+        assert!(text.contains(part), "{part}: {text}");
     }
 }
 
