@@ -13,8 +13,8 @@
 //!
 //! If the condition lets no other rows through than the rule (`is_whole`), the database may also limit and combine the rows.
 //!
-//! Cedar compares strings exactly. MySQL compares them by the collation of a column, where `D1` may equal `d1` and even
-//! `d1 `, so the bytes are compared there.
+//! Cedar compares strings exactly. SQLite and MySQL compare them by the collation of a column, where `D1` may equal `d1` and
+//! even `d1 `, so the bytes are compared there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -56,13 +56,15 @@ pub(crate) fn condition(
     let is_only_permit = of(cedar_policy::Effect::Permit).count() < 2;
     // Clauses are written in the order of the text, because MySQL assigns values to placeholders in that order.
     let permits: Vec<_> = of(cedar_policy::Effect::Permit)
-        .map(|policy| match writer.clause(policy, is_only_permit) {
-            Some(sql) => format!("COALESCE({sql}, FALSE)"),
-            None => "TRUE".to_owned(),
+        .map(|policy| {
+            match writer.clause(policy, |absence| is_only_permit && !absence.can_be_true) {
+                Some(sql) => format!("COALESCE({sql}, FALSE)"),
+                None => "TRUE".to_owned(),
+            }
         })
         .collect();
     let forbids: Vec<_> = of(cedar_policy::Effect::Forbid)
-        .filter_map(|policy| writer.clause(policy, true))
+        .filter_map(|policy| writer.clause(policy, |absence| !absence.can_be_false))
         .map(|sql| format!(" AND NOT COALESCE({sql}, TRUE)"))
         .collect();
     let permits = if permits.is_empty() {
@@ -88,8 +90,8 @@ struct ConditionWriter<'a> {
 
 /// Each method returns `None` for an expression that it does not support.
 impl ConditionWriter<'_> {
-    /// Translates a policy. `withholds_if_unknown` tells whether an unknown clause withholds the row.
-    fn clause(&mut self, policy: &Policy, withholds_if_unknown: bool) -> Option<String> {
+    /// Translates a policy. `withholds` tells whether each of these results of the clause, and an unknown one, withholds the row.
+    fn clause(&mut self, policy: &Policy, withholds: impl Fn(Absence) -> bool) -> Option<String> {
         let bound = self.values.len();
         let pst = policy.to_pst();
         let body = pst.as_ref().ok().map(pst::Policy::body);
@@ -97,11 +99,8 @@ impl ConditionWriter<'_> {
         if clause.is_none() {
             self.values.truncate(bound);
         }
-        self.is_whole &= match body.map(absence) {
-            Some(Absence::Impossible) => clause.is_some(),
-            Some(Absence::Unknown) => clause.is_some() && withholds_if_unknown,
-            Some(Absence::Undetermined) | None => false,
-        };
+        let is_exact = |body| absence(body).is_none_or(&withholds);
+        self.is_whole &= clause.is_some() && body.is_some_and(is_exact);
         clause
     }
 
@@ -249,7 +248,11 @@ impl ConditionWriter<'_> {
     fn attribute(&self, expr: &Expr) -> Option<String> {
         match expr {
             Expr::GetAttr { expr, attr } if **expr == Expr::Var(Var::Resource) => {
-                self.expressions.get(attr.as_str()).cloned()
+                let sql = self.expressions.get(attr.as_str())?;
+                Some(match self.dialect {
+                    SqlDialect::Sqlite => format!("({sql}) COLLATE BINARY"),
+                    SqlDialect::Postgres | SqlDialect::Mysql => sql.clone(),
+                })
             }
             _ => None,
         }
@@ -266,64 +269,104 @@ impl ConditionWriter<'_> {
     }
 }
 
-/// The result of a condition in SQL for a row without one of its attributes, for which Cedar fails.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Absence {
-    /// Cedar does not fail, because it does not read absent attributes.
-    Impossible,
-    /// The condition is unknown, and only for such rows.
-    Unknown,
-    /// The condition may be true or false.
-    Undetermined,
+/// The results that a condition can have in SQL, besides unknown, for a row without one of its attributes, for which Cedar
+/// fails.
+#[derive(Debug, Clone, Copy)]
+struct Absence {
+    can_be_true: bool,
+    can_be_false: bool,
 }
 
-/// Returns the result of the conditions of a policy for a row without one of their attributes.
-fn absence(policy: &Template) -> Absence {
+impl Absence {
+    const UNKNOWN: Self = Self {
+        can_be_true: false,
+        can_be_false: false,
+    };
+
+    fn or(self, other: Self) -> Self {
+        Self {
+            can_be_true: self.can_be_true || other.can_be_true,
+            can_be_false: self.can_be_false || other.can_be_false,
+        }
+    }
+
+    fn not(self) -> Self {
+        Self {
+            can_be_true: self.can_be_false,
+            can_be_false: self.can_be_true,
+        }
+    }
+}
+
+/// Returns the results that either of two operands contributes, or `None` if neither reads an absent attribute.
+fn either(one: Option<Absence>, other: Option<Absence>) -> Option<Absence> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.or(other)),
+        (one, other) => one.or(other),
+    }
+}
+
+/// Returns the results of the conditions of a policy for a row without one of their attributes, or `None` if Cedar reads no
+/// absent attribute.
+fn absence(policy: &Template) -> Option<Absence> {
     let mut present = BTreeSet::new();
-    let mut found = Absence::Impossible;
+    let mut found = None;
     for clause in policy.clauses() {
         let (Clause::When(expr) | Clause::Unless(expr)) = clause;
-        found = after(found, absence_in(expr, &present));
-        if matches!(clause, Clause::When(_)) {
+        let of_clause = absence_in(expr, &present);
+        if let Clause::Unless(_) = clause {
+            found = conjunction(found, of_clause.map(Absence::not));
+        } else {
+            found = conjunction(found, of_clause);
             add_tested(expr, &mut present);
         }
     }
     found
 }
 
-/// Returns the result of an operand that Cedar evaluates after another one. If the first one is unknown, SQL may still
-/// decide by the second one.
-fn after(first: Absence, second: Absence) -> Absence {
-    match first {
-        Absence::Impossible => second,
-        Absence::Unknown | Absence::Undetermined => Absence::Undetermined,
-    }
+/// Returns the results of `left AND right`. If Cedar fails on the left side, the right side can still be false in SQL.
+fn conjunction(left: Option<Absence>, right: Option<Absence>) -> Option<Absence> {
+    let left = left.map(|left| Absence {
+        can_be_false: true,
+        ..left
+    });
+    either(left, right)
 }
 
-/// Returns the result of `expr` if the attributes in `present` are not absent.
-fn absence_in<'e>(expr: &'e Expr, present: &BTreeSet<&'e str>) -> Absence {
+/// Returns the results of `expr` for a row without one of its attributes, of which those in `present` are not absent.
+fn absence_in<'e>(expr: &'e Expr, present: &BTreeSet<&'e str>) -> Option<Absence> {
     match expr {
-        Expr::Literal(_) | Expr::Set(_) | Expr::HasAttr { .. } => Absence::Impossible,
-        Expr::GetAttr { attr, .. } if present.contains(attr.as_str()) => Absence::Impossible,
-        Expr::GetAttr { .. } => Absence::Unknown,
-        Expr::UnaryOp { expr, .. } => absence_in(expr, present),
+        Expr::Literal(_) | Expr::Set(_) | Expr::HasAttr { .. } => None,
+        Expr::GetAttr { attr, .. } if present.contains(attr.as_str()) => None,
+        Expr::GetAttr { .. } => Some(Absence::UNKNOWN),
+        Expr::UnaryOp {
+            op: UnaryOp::Not,
+            expr,
+        } => absence_in(expr, present).map(Absence::not),
         Expr::BinaryOp { op, left, right } => {
-            let first = absence_in(left, present);
+            let of_left = absence_in(left, present);
             match op {
                 BinaryOp::And => {
                     let mut present = present.clone();
                     add_tested(left, &mut present);
-                    after(first, absence_in(right, &present))
+                    conjunction(of_left, absence_in(right, &present))
                 }
-                BinaryOp::Or => after(first, absence_in(right, present)),
-                // An empty set is translated to FALSE.
+                BinaryOp::Or => {
+                    let of_right = absence_in(right, present);
+                    let denied = conjunction(of_left.map(Absence::not), of_right.map(Absence::not));
+                    denied.map(Absence::not)
+                }
+                // An empty set is translated to FALSE, which the conjunction with it is too.
                 BinaryOp::Contains if matches!(&**left, Expr::Set(members) if members.is_empty()) => {
-                    after(absence_in(right, present), Absence::Impossible)
+                    conjunction(absence_in(right, present), None)
                 }
-                _ => first.max(absence_in(right, present)),
+                _ => either(of_left, absence_in(right, present)),
             }
         }
-        _ => Absence::Undetermined,
+        _ => Some(Absence {
+            can_be_true: true,
+            can_be_false: true,
+        }),
     }
 }
 
@@ -392,6 +435,9 @@ mod tests {
             "resource has level && resource.level < 3 && resource has sealed && resource.sealed",
             "(resource has level && resource has sealed) && (resource.level < 3 && resource.sealed)",
             r#"resource has doctor && (["d1"].contains(resource.doctor) || resource.sealed)"#,
+            r#"resource.doctor == "d1" && resource.level < 3 && !(resource.sealed || resource.level == 1)"#,
+            "resource.level < 3 && resource has level",
+            "[].contains(resource.doctor)",
         ] {
             let forbid = "forbid(principal, action, resource) when { resource.sealed };";
             let policies = permit(condition) + forbid;
@@ -399,13 +445,12 @@ mod tests {
         }
         for policies in [
             permit("resource.sealed || resource.level < 3"),
-            permit("resource.sealed && resource.level < 3"),
-            permit("resource.level < 3 && resource has level"),
+            permit("!(resource.sealed && resource.level < 3)"),
+            permit("![].contains(resource.doctor)"),
+            "forbid(principal, action, resource) when { resource.sealed && resource.level < 3 };"
+                .to_owned(),
             permit("resource has level || resource.level < 3") + &permit("resource has doctor"),
-            permit(
-                "!(resource has level && resource.sealed) && resource.level < 3 && resource has doctor",
-            ),
-            permit("[].contains(resource.doctor)"),
+            permit("!(resource has level) && resource.level < 3 || resource has doctor"),
             permit("resource.sealed") + &permit("resource has doctor"),
         ] {
             assert!(!is_whole(&policies), "{policies}");
