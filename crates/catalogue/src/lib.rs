@@ -48,7 +48,7 @@ pub use pins::{
 pub use result_shape::{MaxRows, ResultShape, RowEntity, Shape, VALUE};
 pub use source::{McpSettings, OfferedSelection, PinMode, SourceKind, SourceSettings, SqlSettings};
 pub use statement::{
-    BadStatement, BoundList, BoundValue, Parameter, ParameterType, SqlDialect, Statement,
+    BadStatement, BoundList, BoundValue, Parameter, ParameterType, RowRange, SqlDialect, Statement,
     name_placeholders,
 };
 pub use subject_key::SubjectKey;

@@ -9,19 +9,26 @@
 //! No value becomes part of the text: values of arguments and of row rules are bound (`values`), a list as an array or as
 //! several placeholders (`lists`). A `{name}` is replaced by one of the identifiers that the author listed, quoted.
 //!
+//! The text also tells whether the row rule can be applied to the returned rows if the database does not apply all of it
+//! (`row_handling`). For this, a limit at the end can be left out (`limit`).
+//!
 //! The text is parsed as the server parses it. MySQL's syntax depends on `sql_mode`; the sessions of a source use the mode
 //! that is assumed here: `"` quotes names, and a backslash is an ordinary character.
 
 mod bound;
 mod columns;
+mod limit;
 mod lists;
 mod named;
 mod quoted;
+mod row_handling;
 mod values;
 
 pub use bound::{BoundList, BoundValue, Parameter, ParameterType};
+pub use limit::RowRange;
 pub use named::name_placeholders;
 pub(crate) use quoted::{QuotedPlaceholder, quoted_placeholders};
+use row_handling::RowHandling;
 
 /// Name of the marker that is replaced by the pushed-down row rule.
 const ROW_RULE: &str = "row_rule";
@@ -75,6 +82,9 @@ pub struct Statement {
     names: Vec<String>,
     /// The names of the columns, if they can be read from the text.
     columns: Option<Vec<String>>,
+    handling: RowHandling,
+    /// The number of segments before the limit at the end, or of all segments if there is no such limit.
+    before_limit: usize,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -106,7 +116,10 @@ impl Statement {
             params: Vec::new(),
             names: Vec::new(),
             columns: None,
+            handling: RowHandling::read(dialect, sql)?,
+            before_limit: 0,
         };
+        let limit_at = statement.handling.limit.as_ref().map(|limit| limit.at);
         let mut text_from = 0;
         let mut ended_at = None;
         while let Some((at, token)) = scanner.next()? {
@@ -132,10 +145,18 @@ impl Statement {
                     statement.segments.push(StatementSegment::Name(index));
                 }
                 SqlToken::Placeholder => return Err(scanner.placeholder(at)),
+                SqlToken::Word if limit_at == Some(at) => {
+                    statement.push_text(&sql[text_from..at]);
+                    text_from = at;
+                    statement.before_limit = statement.segments.len();
+                }
                 SqlToken::Word | SqlToken::Other => {}
             }
         }
         statement.push_text(&sql[text_from..ended_at.unwrap_or(sql.len())]);
+        if limit_at.is_none() {
+            statement.before_limit = statement.segments.len();
+        }
         statement.check(&scanner)?;
         statement.columns = Self::read_columns(dialect, sql)?;
         Ok(statement)
@@ -203,6 +224,17 @@ impl Statement {
     /// Returns the SQL dialect of the statement.
     pub fn dialect(&self) -> SqlDialect {
         self.dialect
+    }
+
+    /// Returns whether a returned row may depend on several rows, or on how many there are, apart from a limit at the end. If
+    /// the statement has the `:row_rule` marker, only the query with the marker and those around it count.
+    pub fn combines_rows(&self) -> bool {
+        self.handling.combines_rows
+    }
+
+    /// Returns whether the `:row_rule` marker restricts every row of its query. False if there is no marker.
+    pub fn restricts_every_row(&self) -> bool {
+        self.handling.restricts_every_row
     }
 
     /// Returns whether the statement has the `:row_rule` marker.

@@ -428,6 +428,14 @@ fn check_together(
             "add the missing one or remove the other",
         );
     }
+    let restricts = plan.statement().is_some_and(Statement::restricts_every_row);
+    if result.entity.is_some() && plan.combines_rows() && !restricts {
+        faults.warn(
+            at,
+            "the statement combines rows before the row rule can be applied, so the tool is refused to callers with a row rule",
+            "write `:row_rule` as a condition of the WHERE clause of the query that reads the governed rows",
+        );
+    }
     if let Some(MaxRows::Argument { name, at }) = &result.max_rows
         && input.property(name).and_then(Property::scalar) != Some(JsonType::Integer)
     {

@@ -185,6 +185,42 @@ mod tests {
     }
 
     #[test]
+    fn a_statement_that_combines_rows_before_the_row_rule_is_named() {
+        let found = |statement: &str, row_rule: &str| {
+            let execute = format!("{{ type: sql, source: main, statement: \"{statement}\" }}");
+            let result = format!(
+                "    annotations: {{ readOnlyHint: true }}\n    result: {{ entity: Row, key: id, {row_rule} classes: {{ id: none }} }}\n"
+            );
+            shown(catalogue(&execute, &result).warnings())
+        };
+        let marked = "row_rule: { zone: zone },";
+        assert_eq!(
+            found("SELECT id, count(*) AS n FROM rows GROUP BY id", ""),
+            [concat!(
+                "tools.yaml:6:14: the statement combines rows before the row rule can be applied, ",
+                "so the tool is refused to callers with a row rule; write `:row_rule` as a condition of the WHERE clause ",
+                "of the query that reads the governed rows"
+            )]
+        );
+        let having = "SELECT id FROM rows GROUP BY id HAVING :row_rule";
+        assert_eq!(found(having, marked).len(), 1);
+        for (statement, row_rule) in [
+            ("SELECT id FROM rows LIMIT 5", ""),
+            ("SELECT id FROM rows WHERE :row_rule GROUP BY id", marked),
+            ("SELECT id FROM rows WHERE zone = '' OR :row_rule", marked),
+        ] {
+            assert_eq!(
+                found(statement, row_rule),
+                Vec::<String>::new(),
+                "{statement}"
+            );
+        }
+        let ungoverned =
+            r#"{ type: sql, source: main, statement: "SELECT count(*) AS id FROM rows" }"#;
+        assert!(catalogue(ungoverned, "").warnings().is_empty());
+    }
+
+    #[test]
     fn a_quoted_placeholder_is_a_fault_where_nothing_else_takes_the_argument_and_else_a_warning() {
         let statement = |condition: &str| {
             format!(

@@ -158,6 +158,9 @@ impl AdmittedCall {
             { names::TOOL } = self.tool(),
             "Executing MCP tool"
         );
+        if self.compiled.may_withhold && self.tool.tool.plan().combines_rows() {
+            return self.refuse_combined_rows().end;
+        }
         let arguments = self.arguments();
         self.stopwatch.lap("validate");
         let arguments = match arguments {
@@ -196,6 +199,18 @@ impl AdmittedCall {
                     .end
             }
         }
+    }
+
+    /// Refuses the call because its rows would be combined before the row rule withholds some of them. This depends on the
+    /// tool and the rule, and not on any row.
+    fn refuse_combined_rows(self) -> EndedRun {
+        warn!(
+            { names::CALL_ID } = %self.id,
+            { names::TOOL } = self.tool(),
+            "a call was refused: its statement combines rows, and the database does not apply the whole row rule; \
+             write `:row_rule` as a condition of WHERE, and the rule with conditions that can be written as SQL"
+        );
+        self.fail_without_rows(&Failure::combined_rows())
     }
 
     fn arguments(&self) -> Result<Map<String, Value>, InvalidArguments> {
@@ -392,6 +407,7 @@ impl AdmittedCall {
             deadline,
             read_only: self.tool.tool.facts().read_only,
             pushed: self.compiled.pushed.as_ref(),
+            may_withhold: self.compiled.may_withhold,
             large_results: LargeResults {
                 store: &shared.store,
                 tools: self.loaded.definitions(),

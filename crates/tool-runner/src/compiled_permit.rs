@@ -13,6 +13,8 @@ pub(crate) struct CompiledPermit {
     pub(crate) gate: Option<RowGate>,
     /// The row rule in the language of the source, or `None` if the source cannot filter rows itself.
     pub(crate) pushed: Option<PushedCondition>,
+    /// Whether the rule may withhold rows that the source uses, because the source does not apply the whole rule.
+    pub(crate) may_withhold: bool,
     pub(crate) redactor: Redactor,
 }
 

@@ -108,6 +108,14 @@ impl Failure {
         )
     }
 
+    pub(crate) fn combined_rows() -> Self {
+        Self::tool(
+            Reason::ROW_RULE_TOO_LATE,
+            "it combines rows, and the rule about the rows that you may read cannot be applied before that; it was not run",
+        )
+        .without_effect()
+    }
+
     /// Creates the failure for a key whose state does not let the call run.
     pub(crate) fn keyed(state: &KeyedCallState) -> Self {
         match state {

@@ -2,22 +2,25 @@
 //!
 //! ```text
 //!   permit … when { resource.doctor == "d7" }   ─▶   (COALESCE(m.doctor = $2, FALSE))
-//!   forbid … when { resource.sealed }           ─▶   AND NOT COALESCE(m.sealed, FALSE)
+//!   forbid … when { resource.sealed }           ─▶   AND NOT COALESCE(m.sealed, TRUE)
 //! ```
 //!
-//! This is only an optimisation: [`crate::row_rule`] checks the remaining rows again, so the condition may let too many
-//! rows through but should not leave out a row that the rule admits. A permit with an unsupported expression lets every
-//! row through, and a forbid with one leaves no row out. NULL is an absent attribute: Cedar fails to evaluate it and
-//! the row is withheld, while SQL makes the clause unknown and `COALESCE` makes it false.
+//! [`crate::row_rule`] checks the remaining rows again, so the condition may let too many rows through but should not leave
+//! out a row that the rule admits. A permit with an unsupported expression lets every row through, and a forbid with one
+//! leaves no row out. NULL is an absent attribute: Cedar fails to evaluate it and the row is withheld, while SQL makes the
+//! clause unknown, and `COALESCE` withholds the row. If a condition has other parts, SQL may decide although Cedar fails
+//! ([`absence`]).
 //!
-//! Cedar compares strings exactly. MySQL compares them by the collation of a column, where `D1` may equal `d1` and even
-//! `d1 `, so the bytes are compared there.
+//! If the condition lets no other rows through than the rule (`is_whole`), the database may also limit and combine the rows.
+//!
+//! Cedar compares strings exactly. SQLite and MySQL compare them by the collation of a column, where `D1` may equal `d1` and
+//! even `d1 `, so the bytes are compared there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cedar_policy::pst::{
-    ActionConstraint, BinaryOp, Clause, Effect, Expr, Literal, PrincipalConstraint,
+    self, ActionConstraint, BinaryOp, Clause, Effect, Expr, Literal, PrincipalConstraint,
     ResourceConstraint, Template, UnaryOp, Var,
 };
 use cedar_policy::{Policy, PolicySet};
@@ -29,6 +32,8 @@ use wardgate_catalogue::{BoundValue, SqlDialect};
 pub(crate) struct PushedCondition {
     pub(crate) sql: String,
     pub(crate) values: Vec<BoundValue>,
+    /// Whether the source applies the whole rule, so that it uses no row that the rule would withhold.
+    pub(crate) is_whole: bool,
 }
 
 /// Translates `policies` into a condition. `expressions` maps an attribute to its SQL. Placeholders are numbered after
@@ -44,18 +49,23 @@ pub(crate) fn condition(
         dialect,
         taken,
         values: Vec::new(),
+        is_whole: true,
     };
     let of = |effect| policies.policies().filter(move |it| it.effect() == effect);
+    // If a permit fails, Cedar withholds the row, although another one may permit it.
+    let is_only_permit = of(cedar_policy::Effect::Permit).count() < 2;
     // Clauses are written in the order of the text, because MySQL assigns values to placeholders in that order.
     let permits: Vec<_> = of(cedar_policy::Effect::Permit)
-        .map(|policy| match writer.clause(policy) {
-            Some(sql) => format!("COALESCE({sql}, FALSE)"),
-            None => "TRUE".to_owned(),
+        .map(|policy| {
+            match writer.clause(policy, |absence| is_only_permit && !absence.can_be_true) {
+                Some(sql) => format!("COALESCE({sql}, FALSE)"),
+                None => "TRUE".to_owned(),
+            }
         })
         .collect();
     let forbids: Vec<_> = of(cedar_policy::Effect::Forbid)
-        .filter_map(|policy| writer.clause(policy))
-        .map(|sql| format!(" AND NOT COALESCE({sql}, FALSE)"))
+        .filter_map(|policy| writer.clause(policy, |absence| !absence.can_be_false))
+        .map(|sql| format!(" AND NOT COALESCE({sql}, TRUE)"))
         .collect();
     let permits = if permits.is_empty() {
         "FALSE".to_owned()
@@ -65,6 +75,7 @@ pub(crate) fn condition(
     PushedCondition {
         sql: format!("({permits}){}", forbids.concat()),
         values: writer.values,
+        is_whole: writer.is_whole,
     }
 }
 
@@ -73,17 +84,23 @@ struct ConditionWriter<'a> {
     dialect: SqlDialect,
     taken: usize,
     values: Vec<BoundValue>,
+    /// Whether every policy so far was translated completely.
+    is_whole: bool,
 }
 
 /// Each method returns `None` for an expression that it does not support.
 impl ConditionWriter<'_> {
-    fn clause(&mut self, policy: &Policy) -> Option<String> {
+    /// Translates a policy. `withholds` tells whether each of these results of the clause, and an unknown one, withholds the row.
+    fn clause(&mut self, policy: &Policy, withholds: impl Fn(Absence) -> bool) -> Option<String> {
         let bound = self.values.len();
         let pst = policy.to_pst();
-        let clause = pst.as_ref().ok().and_then(|pst| self.policy(pst.body()));
+        let body = pst.as_ref().ok().map(pst::Policy::body);
+        let clause = body.and_then(|body| self.policy(body));
         if clause.is_none() {
             self.values.truncate(bound);
         }
+        let is_exact = |body| absence(body).is_none_or(&withholds);
+        self.is_whole &= clause.is_some() && body.is_some_and(is_exact);
         clause
     }
 
@@ -92,6 +109,7 @@ impl ConditionWriter<'_> {
         let is_open = policy.principal == PrincipalConstraint::Any
             && policy.action == ActionConstraint::Any
             && policy.resource == ResourceConstraint::Any;
+        self.is_whole &= is_open;
         let is_understood = is_open || policy.effect == Effect::Permit;
         if !is_understood {
             return None;
@@ -230,7 +248,11 @@ impl ConditionWriter<'_> {
     fn attribute(&self, expr: &Expr) -> Option<String> {
         match expr {
             Expr::GetAttr { expr, attr } if **expr == Expr::Var(Var::Resource) => {
-                self.expressions.get(attr.as_str()).cloned()
+                let sql = self.expressions.get(attr.as_str())?;
+                Some(match self.dialect {
+                    SqlDialect::Sqlite => format!("({sql}) COLLATE BINARY"),
+                    SqlDialect::Postgres | SqlDialect::Mysql => sql.clone(),
+                })
             }
             _ => None,
         }
@@ -247,6 +269,125 @@ impl ConditionWriter<'_> {
     }
 }
 
+/// The results that a condition can have in SQL, besides unknown, for a row without one of its attributes, for which Cedar
+/// fails.
+#[derive(Debug, Clone, Copy)]
+struct Absence {
+    can_be_true: bool,
+    can_be_false: bool,
+}
+
+impl Absence {
+    const UNKNOWN: Self = Self {
+        can_be_true: false,
+        can_be_false: false,
+    };
+
+    fn or(self, other: Self) -> Self {
+        Self {
+            can_be_true: self.can_be_true || other.can_be_true,
+            can_be_false: self.can_be_false || other.can_be_false,
+        }
+    }
+
+    fn not(self) -> Self {
+        Self {
+            can_be_true: self.can_be_false,
+            can_be_false: self.can_be_true,
+        }
+    }
+}
+
+/// Returns the results that either of two operands contributes, or `None` if neither reads an absent attribute.
+fn either(one: Option<Absence>, other: Option<Absence>) -> Option<Absence> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.or(other)),
+        (one, other) => one.or(other),
+    }
+}
+
+/// Returns the results of the conditions of a policy for a row without one of their attributes, or `None` if Cedar reads no
+/// absent attribute.
+fn absence(policy: &Template) -> Option<Absence> {
+    let mut present = BTreeSet::new();
+    let mut found = None;
+    for clause in policy.clauses() {
+        let (Clause::When(expr) | Clause::Unless(expr)) = clause;
+        let of_clause = absence_in(expr, &present);
+        if let Clause::Unless(_) = clause {
+            found = conjunction(found, of_clause.map(Absence::not));
+        } else {
+            found = conjunction(found, of_clause);
+            add_tested(expr, &mut present);
+        }
+    }
+    found
+}
+
+/// Returns the results of `left AND right`. If Cedar fails on the left side, the right side can still be false in SQL.
+fn conjunction(left: Option<Absence>, right: Option<Absence>) -> Option<Absence> {
+    let left = left.map(|left| Absence {
+        can_be_false: true,
+        ..left
+    });
+    either(left, right)
+}
+
+/// Returns the results of `expr` for a row without one of its attributes, of which those in `present` are not absent.
+fn absence_in<'e>(expr: &'e Expr, present: &BTreeSet<&'e str>) -> Option<Absence> {
+    match expr {
+        Expr::Literal(_) | Expr::Set(_) | Expr::HasAttr { .. } => None,
+        Expr::GetAttr { attr, .. } if present.contains(attr.as_str()) => None,
+        Expr::GetAttr { .. } => Some(Absence::UNKNOWN),
+        Expr::UnaryOp {
+            op: UnaryOp::Not,
+            expr,
+        } => absence_in(expr, present).map(Absence::not),
+        Expr::BinaryOp { op, left, right } => {
+            let of_left = absence_in(left, present);
+            match op {
+                BinaryOp::And => {
+                    let mut present = present.clone();
+                    add_tested(left, &mut present);
+                    conjunction(of_left, absence_in(right, &present))
+                }
+                BinaryOp::Or => {
+                    let of_right = absence_in(right, present);
+                    let denied = conjunction(of_left.map(Absence::not), of_right.map(Absence::not));
+                    denied.map(Absence::not)
+                }
+                // An empty set is translated to FALSE, which the conjunction with it is too.
+                BinaryOp::Contains if matches!(&**left, Expr::Set(members) if members.is_empty()) => {
+                    conjunction(absence_in(right, present), None)
+                }
+                _ => either(of_left, absence_in(right, present)),
+            }
+        }
+        _ => Some(Absence {
+            can_be_true: true,
+            can_be_false: true,
+        }),
+    }
+}
+
+/// Adds the attributes that a row has if `expr` is true.
+fn add_tested<'e>(expr: &'e Expr, present: &mut BTreeSet<&'e str>) {
+    match expr {
+        Expr::HasAttr { attrs, .. } => {
+            present.insert(attrs.head.as_str());
+        }
+        Expr::BinaryOp {
+            op: BinaryOp::And,
+            left,
+            right,
+        } => {
+            add_tested(left, present);
+            add_tested(right, present);
+        }
+        _ => {}
+    }
+}
+
 /// Returns whether `expr` is an ASCII literal, which every character set can hold. MySQL refuses to compare a literal
 /// with a column whose character set cannot hold it.
 fn is_ascii(expr: &Expr) -> bool {
@@ -256,4 +397,84 @@ fn is_ascii(expr: &Expr) -> bool {
 /// Returns SQL for the UTF-8 bytes of a string.
 fn bytes_of(sql: &str) -> String {
     format!("CAST(CONVERT({sql} USING utf8mb4) AS BINARY)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_whole(policies: &str) -> bool {
+        let policies: PolicySet = policies.parse().unwrap();
+        let attributes = ["doctor", "sealed", "level"];
+        let expressions = attributes.map(|name| (name.to_owned(), format!("r.{name}")));
+        let expressions = BTreeMap::from(expressions);
+        condition(&policies, &expressions, SqlDialect::Sqlite, 0).is_whole
+    }
+
+    #[test]
+    fn a_rule_that_is_sql_in_all_its_parts_is_pushed_down_as_a_whole() {
+        for policies in [
+            "",
+            "permit(principal, action, resource);",
+            r#"permit(principal, action, resource) when { resource has doctor && resource.doctor == "d1" };
+               permit(principal, action, resource) when { resource has level && resource.level < 3 };
+               forbid(principal, action, resource) when { ["d2", "d3"].contains(resource.doctor) };"#,
+        ] {
+            assert!(is_whole(policies), "{policies}");
+        }
+    }
+
+    #[test]
+    fn a_rule_that_may_fail_is_a_whole_only_if_sql_withholds_the_same_rows() {
+        let permit = |condition: &str| {
+            format!("permit(principal, action, resource) when {{ {condition} }};")
+        };
+        for condition in [
+            "resource.sealed",
+            r#"!(resource.doctor == "d1")"#,
+            "resource has level && resource.level < 3 && resource has sealed && resource.sealed",
+            "(resource has level && resource has sealed) && (resource.level < 3 && resource.sealed)",
+            r#"resource has doctor && (["d1"].contains(resource.doctor) || resource.sealed)"#,
+            r#"resource.doctor == "d1" && resource.level < 3 && !(resource.sealed || resource.level == 1)"#,
+            "resource.level < 3 && resource has level",
+            "[].contains(resource.doctor)",
+        ] {
+            let forbid = "forbid(principal, action, resource) when { resource.sealed };";
+            let policies = permit(condition) + forbid;
+            assert!(is_whole(&policies), "{condition}");
+        }
+        for policies in [
+            permit("resource.sealed || resource.level < 3"),
+            permit("!(resource.sealed && resource.level < 3)"),
+            permit("![].contains(resource.doctor)"),
+            "forbid(principal, action, resource) when { resource.sealed && resource.level < 3 };"
+                .to_owned(),
+            permit("resource has level || resource.level < 3") + &permit("resource has doctor"),
+            permit("!(resource has level) && resource.level < 3 || resource has doctor"),
+            permit("resource.sealed") + &permit("resource has doctor"),
+        ] {
+            assert!(!is_whole(&policies), "{policies}");
+        }
+    }
+
+    #[test]
+    fn a_rule_with_a_part_that_is_not_sql_is_not_pushed_down_as_a_whole() {
+        for other in [
+            // Expressions that are not translated, and an attribute that the statement has no expression for.
+            r#"permit(principal, action, resource) when { resource.doctor like "d*" };"#,
+            r#"permit(principal, action, resource) when { resource.sealed && resource.doctor like "d*" };"#,
+            r#"permit(principal, action, resource) when { resource.ward == "W1" };"#,
+            r#"forbid(principal, action, resource) when { resource.doctor like "d*" };"#,
+            "forbid(principal, action, resource) when { resource.level + 1 == 2 };",
+            // Policies about some rows only.
+            r#"permit(principal, action, resource == Record::"1");"#,
+            r#"forbid(principal, action, resource == Record::"1");"#,
+            "permit(principal, action, resource is Record) when { resource.sealed };",
+        ] {
+            let policies =
+                format!("permit(principal, action, resource) when {{ resource.sealed }}; {other}");
+            assert!(!is_whole(other), "{other}");
+            assert!(!is_whole(&policies), "{policies}");
+        }
+    }
 }

@@ -104,6 +104,13 @@ impl Plan {
         }
     }
 
+    /// Returns whether a returned row may depend on several rows of the source, or on how many there are, so that a row rule
+    /// which is applied to the returned rows comes too late.
+    #[must_use]
+    pub fn combines_rows(&self) -> bool {
+        self.statement().is_some_and(Statement::combines_rows)
+    }
+
     /// Returns the columns of the rows, or `None` if they are unknown before the plan runs.
     #[must_use]
     pub fn columns(&self) -> Option<Vec<String>> {

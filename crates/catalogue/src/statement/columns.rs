@@ -96,7 +96,7 @@ fn pieces(dialect: SqlDialect, sql: &str) -> Result<Vec<StatementPart<'_>>, BadS
 }
 
 /// Returns the name in a quoted identifier, or `None` for any other text.
-fn identifier(text: &str) -> Option<String> {
+pub(super) fn identifier(text: &str) -> Option<String> {
     let quote = text.chars().next()?;
     let closing = match quote {
         '"' | '`' => quote,

@@ -140,6 +140,90 @@ fn a_list_stands_where_several_values_may() {
 }
 
 #[test]
+fn a_limit_at_the_end_can_be_left_out() {
+    let sql = "SELECT id FROM t WHERE a = :a AND :row_rule AND b IN (:ids) ORDER BY id LIMIT :n OFFSET :m -- all\n;";
+    let ids = Parameter::List(JsonType::Integer, whole([7]));
+    let number = |number| Parameter::One(BoundValue::Integer(Some(number)));
+    let params = [one("x"), ids, number(5), number(3)];
+    let array = BoundValue::List(BoundList::Integers(vec![Some(7)]));
+    let numbers = whole([5, 3]);
+    for (dialect, expected, values) in [
+        (
+            SqlDialect::Postgres,
+            "SELECT id FROM t WHERE a = $1 AND (r = $5) AND b  = ANY ($2) ORDER BY id ",
+            [vec![text("x"), array], numbers.clone(), vec![text("r")]].concat(),
+        ),
+        (
+            SqlDialect::Sqlite,
+            "SELECT id FROM t WHERE a = ?1 AND (r = ?5) AND b  IN (?6) ORDER BY id ",
+            [
+                vec![text("x"), BoundValue::Integer(None)],
+                numbers,
+                vec![text("r")],
+                whole([7]),
+            ]
+            .concat(),
+        ),
+        (
+            SqlDialect::Mysql,
+            "SELECT id FROM t WHERE a = ? AND (r = ?) AND b  IN (?) ORDER BY id ",
+            [vec![text("x"), text("r")], whole([7])].concat(),
+        ),
+    ] {
+        let mut statement = Statement::parse(dialect, sql).unwrap();
+        statement.set_list("ids").unwrap();
+        let rule = format!("r = {}", dialect.placeholder(5));
+        let rule_values = [text("r")];
+        let rule = Some((rule.as_str(), &rule_values[..]));
+        let found = statement.without_limit(&[], rule, &params);
+        assert_eq!((&*found.0, found.1), (expected, values));
+        let (whole_text, _) = statement.with_values(&[], rule, &params);
+        assert!(whole_text.starts_with(expected), "{whole_text}");
+        assert!(whole_text.contains("LIMIT"), "{whole_text}");
+        let range = statement.limited_rows(&params).unwrap().unwrap();
+        assert_eq!((range.skip, range.take), (3, Some(5)));
+    }
+    let endless = Statement::parse(SqlDialect::Sqlite, "SELECT id FROM t").unwrap();
+    assert_eq!(endless.limited_rows(&[]), Ok(None));
+    let (cut, _) = endless.without_limit(&[], None, &[]);
+    assert_eq!(&*cut, "SELECT id FROM t");
+}
+
+#[test]
+fn the_numbers_of_a_limit_mean_what_they_mean_to_the_database() {
+    let sql = "SELECT id FROM t ORDER BY id LIMIT :n OFFSET :m";
+    let found = |dialect, take, skip| {
+        let statement = Statement::parse(dialect, sql).unwrap();
+        let params = [take, skip].map(|number| Parameter::One(BoundValue::Integer(number)));
+        let range = statement.limited_rows(&params);
+        range.map(|range| range.map(|range| (range.skip, range.take)))
+    };
+    let [sqlite, postgres, mysql] = [SqlDialect::Sqlite, SqlDialect::Postgres, SqlDialect::Mysql];
+    for dialect in [sqlite, postgres, mysql] {
+        assert_eq!(found(dialect, Some(0), Some(0)), Ok(Some((0, Some(0)))));
+        assert_eq!(found(dialect, Some(5), Some(3)), Ok(Some((3, Some(5)))));
+    }
+    assert_eq!(found(sqlite, Some(-1), Some(-2)), Ok(Some((0, None))));
+    assert_eq!(found(postgres, None, None), Ok(Some((0, None))));
+    for (dialect, take, skip) in [
+        (postgres, Some(-1), Some(0)),
+        (mysql, Some(5), Some(-1)),
+        (sqlite, None, Some(0)),
+        (mysql, None, Some(0)),
+    ] {
+        assert!(found(dialect, take, skip).is_err(), "{dialect:?}");
+    }
+    let statement = Statement::parse(sqlite, sql).unwrap();
+    let big = Parameter::One(BoundValue::BigInteger(1.into()));
+    let list = Parameter::List(JsonType::Integer, Vec::new());
+    let zero = Parameter::One(BoundValue::Integer(Some(0)));
+    for take in [one("5"), big, list] {
+        let unfit = statement.limited_rows(&[take, zero.clone()]).unwrap_err();
+        assert!(unfit.to_string().starts_with("`n` is not a number of rows"));
+    }
+}
+
+#[test]
 fn quotes_comments_and_casts_hold_no_parameters() {
     for (dialect, sql) in [
         (

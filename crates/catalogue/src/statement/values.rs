@@ -29,6 +29,28 @@ impl Statement {
         row_rule: Option<(&str, &[BoundValue])>,
         params: &[Parameter],
     ) -> (Arc<str>, Vec<BoundValue>) {
+        self.write(&self.segments, identifiers, row_rule, params)
+    }
+
+    /// Returns what [`Self::with_values`] returns, without the limit at the end of the statement. The values of the limit
+    /// are left out if the placeholders have no numbers.
+    pub fn without_limit(
+        &self,
+        identifiers: &[&str],
+        row_rule: Option<(&str, &[BoundValue])>,
+        params: &[Parameter],
+    ) -> (Arc<str>, Vec<BoundValue>) {
+        let segments = &self.segments[..self.before_limit];
+        self.write(segments, identifiers, row_rule, params)
+    }
+
+    fn write(
+        &self,
+        segments: &[StatementSegment],
+        identifiers: &[&str],
+        row_rule: Option<(&str, &[BoundValue])>,
+        params: &[Parameter],
+    ) -> (Arc<str>, Vec<BoundValue>) {
         let (rule, rule_values) = row_rule.unwrap_or(("TRUE", &[]));
         let mut writer = StatementWriter {
             dialect: self.dialect,
@@ -41,7 +63,7 @@ impl Statement {
                 .extend(params.iter().map(|it| self.numbered(it)));
             writer.values.extend_from_slice(rule_values);
         }
-        for segment in &self.segments {
+        for segment in segments {
             match segment {
                 StatementSegment::Text(text) => writer.sql.push_str(text),
                 StatementSegment::Name(index) => {

@@ -88,6 +88,8 @@ pub(crate) struct Invocation<'a> {
     pub(crate) deadline: Instant,
     pub(crate) read_only: bool,
     pub(crate) pushed: Option<&'a PushedCondition>,
+    /// Whether the row rule may withhold rows that the source uses, so that limits have to be applied after the rule.
+    pub(crate) may_withhold: bool,
     /// The caller's stored results that were too large for a response.
     pub(crate) large_results: LargeResults<'a>,
     /// The exchange with the client, or `None` if the client cannot take part.

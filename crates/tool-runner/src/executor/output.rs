@@ -21,7 +21,7 @@ use crate::executor_error::ExecutorError;
 use crate::interaction::{FollowedTask, SuspendedRound};
 use crate::result::{self, UnchangedResult};
 use crate::row_rule::{RowGate, RowRuleUndecided, RowVerdict};
-use wardgate_catalogue::{ResultShape, Shape};
+use wardgate_catalogue::{ResultShape, RowRange, Shape};
 use wardgate_mcp_client::LogMessage;
 
 /// The receiver of the events of a run, and the permit that decides what it may see.
@@ -77,6 +77,8 @@ pub(crate) struct Output<'a> {
     caps: Caps,
     /// The requested number of rows.
     page: Option<usize>,
+    /// The number of admitted rows that are left out at the beginning.
+    skip: usize,
     audience: Option<Audience<'a>>,
     retained: RetainedRows,
 }
@@ -100,6 +102,8 @@ pub(crate) struct RetainedRows {
     /// The result of an MCP server that is passed on unchanged.
     pub(crate) unchanged: Option<UnchangedResult>,
     bytes: usize,
+    /// The number of admitted rows that were left out at the beginning.
+    skipped: usize,
     /// The numbers of rows that the rule did not admit.
     pub(crate) withheld: WithheldRows,
     /// The reason why one of the withheld rows could not be decided.
@@ -130,6 +134,7 @@ impl<'a> Output<'a> {
             gate,
             caps,
             page: None,
+            skip: 0,
             audience,
             retained: RetainedRows::default(),
         }
@@ -140,6 +145,12 @@ impl<'a> Output<'a> {
     pub(crate) fn with_page(mut self, rows: Option<usize>) -> Self {
         self.page = rows;
         self
+    }
+
+    /// Limits the result to some of the admitted rows, in addition to [`Self::with_page`].
+    pub(crate) fn limit_to(&mut self, range: RowRange) {
+        self.skip = range.skip;
+        self.page = self.page.into_iter().chain(range.take).min();
     }
 
     /// Takes one row. A row that the row rule does not admit is dropped immediately.
@@ -156,7 +167,7 @@ impl<'a> Output<'a> {
         if self.is_full() {
             return ControlFlow::Break(());
         }
-        if !self.admits(&row) {
+        if !self.selects(&row) {
             return ControlFlow::Continue(());
         }
         match self.retained.retain(row, self.caps) {
@@ -165,8 +176,19 @@ impl<'a> Output<'a> {
         }
     }
 
+    /// Returns whether `row` belongs to the result: the row rule admits it, and it is not left out by the limits on the
+    /// number of rows.
+    pub(crate) fn selects(&mut self, row: &Row) -> bool {
+        if self.is_full() || !self.admits(row) {
+            return false;
+        }
+        let is_skipped = self.retained.skipped < self.skip;
+        self.retained.skipped += usize::from(is_skipped);
+        !is_skipped
+    }
+
     /// Returns whether the row rule admits `row`. A row that is not admitted is counted as withheld.
-    pub(crate) fn admits(&mut self, row: &Row) -> bool {
+    fn admits(&mut self, row: &Row) -> bool {
         let Some(gate) = self.gate else {
             return true;
         };
@@ -186,8 +208,8 @@ impl<'a> Output<'a> {
     }
 
     fn is_full(&self) -> bool {
-        self.page
-            .is_some_and(|page| self.retained.rows.len() >= page)
+        let rows = self.retained.rows.len() + self.retained.overflow.len();
+        self.page.is_some_and(|page| rows >= page)
     }
 
     /// Takes a JSON document, whose rows are where `result.rows` and `result.columns` say.
@@ -382,5 +404,54 @@ impl RetainedRows {
         }
         self.bytes = bytes;
         ControlFlow::Continue(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::PathBuf;
+
+    use serde_json::json;
+    use wardgate_catalogue::{Catalogue, FileText};
+
+    use super::*;
+
+    #[test]
+    fn each_attempt_leaves_out_the_same_rows() {
+        let text = "tools: [{ name: a, input_schema: { type: object }, execute: { type: command, argv: [cat] } }]";
+        let file = FileText {
+            path: PathBuf::from("tools.yaml"),
+            text: text.to_owned(),
+        };
+        let catalogue = Catalogue::parse(&[file], &BTreeMap::new()).unwrap();
+        let caps = Caps {
+            rows: 2,
+            bytes: 1_000,
+            overflow: Some(RetentionLimit {
+                rows: 100,
+                bytes: 1_000,
+            }),
+            stops: true,
+        };
+        let mut output = Output::new(catalogue.tools()[0].result(), None, caps, None);
+        for _ in 0..2 {
+            output.begin_attempt();
+            output.limit_to(RowRange {
+                skip: 2,
+                take: Some(3),
+            });
+            let row = |id: u64| Row::new(vec![(Arc::from("id"), json!(id))]);
+            let flows: Vec<_> = (0..5).map(|id| output.row(row(id))).collect();
+            assert_eq!(flows[3], ControlFlow::Continue(()));
+            assert_eq!(
+                flows[4],
+                ControlFlow::Break(()),
+                "the third row is the last one"
+            );
+            let RetainedRows { rows, overflow, .. } = &output.retained;
+            assert_eq!((rows.len(), overflow.len()), (2, 1));
+            assert_eq!(rows[0].get("id"), Some(&json!(2)));
+        }
     }
 }

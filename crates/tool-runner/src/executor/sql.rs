@@ -43,7 +43,19 @@ impl Executor for SqlExecutor {
             let rule = call.pushed;
             let rule = rule.map(|pushed| (pushed.sql.as_str(), pushed.values.as_slice()));
             let params = bind(params, call.arguments, statement.dialect())?;
-            let (sql, values) = statement.with_values(&identifiers, rule, &params);
+            // A limit of the database would count rows that the row rule withholds.
+            let range = if call.may_withhold {
+                statement.limited_rows(&params)?
+            } else {
+                None
+            };
+            let (sql, values) = match range {
+                Some(range) => {
+                    out.limit_to(range);
+                    statement.without_limit(&identifiers, rule, &params)
+                }
+                None => statement.with_values(&identifiers, rule, &params),
+            };
             let query = self.database.query(call.read_only, sql, &values, out);
             Ok(query.await?)
         })
@@ -60,7 +72,11 @@ impl Executor for SqlExecutor {
         }
         let taken = statement.params().len();
         let dialect = statement.dialect();
-        Some(pushdown::condition(policies, expressions, dialect, taken))
+        let condition = pushdown::condition(policies, expressions, dialect, taken);
+        Some(PushedCondition {
+            is_whole: condition.is_whole && statement.restricts_every_row(),
+            ..condition
+        })
     }
 }
 
@@ -77,7 +93,7 @@ impl RowSink for Output<'_> {
         // An error because of a row that is not released would reveal that there is such a row. If the row rule needs the
         // unreadable value, it cannot decide on the empty list in its place, because no attribute is a list. Of two columns
         // with the same name, it decides on the first; if it admits the row, the error keeps the row from being released.
-        if self.admits(&row) {
+        if self.selects(&row) {
             Err(error)
         } else {
             Ok(ControlFlow::Continue(()))

@@ -91,6 +91,7 @@ impl TestTool {
             deadline: Instant::now() + Duration::from_secs(30),
             read_only: true,
             pushed: None,
+            may_withhold: false,
             large_results: LargeResults {
                 store: &self.shared.store,
                 tools: self.loaded.definitions(),

@@ -60,18 +60,18 @@ impl CompiledPermits {
     ) -> Result<CompiledPermit, Error> {
         let entity = tool.and_then(|tool| tool.tool.result().entity.as_ref());
         let gate = RowGate::new(permit.terms().row_rule.as_ref(), entity, caller)?;
-        let policies = gate
-            .as_ref()
-            .filter(|_| self.pushdown)
-            .and_then(RowGate::policies);
-        let pushed = policies.zip(entity).and_then(|(policies, entity)| {
+        let policies = gate.as_ref().and_then(RowGate::policies);
+        let to_push = policies.filter(|_| self.pushdown).zip(entity);
+        let pushed = to_push.and_then(|(policies, entity)| {
             let executor = &tool?.executor;
             executor.push_down(policies, &entity.pushdown)
         });
+        let may_withhold = policies.is_some() && !pushed.as_ref().is_some_and(|it| it.is_whole);
         Ok(CompiledPermit {
             verified,
             gate,
             pushed,
+            may_withhold,
             redactor: Redactor::new(&self.keys.pseudonyms, caller.tenant()),
         })
     }

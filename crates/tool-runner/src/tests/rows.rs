@@ -220,6 +220,14 @@ async fn the_database_leaves_out_what_it_understands() {
                 0,
             ),
             (&[], 0),
+            // A forbid fails for the row without a ward, so the database leaves out that row, too.
+            (
+                &[
+                    "permit(principal, action, resource);",
+                    r#"forbid(principal, action, resource) when { resource.ward == "W1" };"#,
+                ],
+                0,
+            ),
             // The condition is not translated, so the database returns every row and the check withholds some.
             (
                 &[r#"permit(principal, action, resource) when { resource.note like "first" };"#],

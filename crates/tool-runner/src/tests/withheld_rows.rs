@@ -7,8 +7,8 @@
 //!   who measures can estimate how many there are. What is tested is that with pushdown, the number of rows that the
 //!   tool-runner receives and checks does not depend on them.
 //! - `rows_withheld` and the durations in the facts of a result, which are for the audit log and not for the caller.
-//! - `LIMIT`, aggregates and computed columns of a statement whose rule is not pushed down. The database evaluates them
-//!   before the tool-runner checks the rows, as the documentation of databases says. `max_rows` is applied after the check.
+//! - Computed columns of a statement whose rule is not pushed down. The database evaluates them before the tool-runner checks
+//!   the rows, so one that fails for a withheld row is an error, as the documentation of policies says.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,8 +17,10 @@ use futures::StreamExt;
 use futures::stream;
 use serde_json::{Value, json};
 use tonic::Status;
+use wardgate_domain::RowRule;
 use wardgate_grpc_json::testing::{TestServer, files, methods, parcel, pool, reflection_v1};
 use wardgate_proto::toolrunner::v1 as pb;
+use wardgate_testkit::CapturedLog;
 
 use super::harness::{Answer, DOCTOR_ONE, Harness, rule};
 use crate::Config;
@@ -57,6 +59,46 @@ tools:
       statement: >
         SELECT r.id, r.doctor, r.note FROM records r WHERE :row_rule ORDER BY r.level DESC, r.id LIMIT :limit
     result: { entity: Record, key: id, row_rule: { doctor: r.doctor } }
+  - name: paged
+    description: Some rows after others, limited by the statement and by the result.
+    annotations: { readOnlyHint: true }
+    input_schema: { type: object, properties: { limit: { type: integer }, offset: { type: integer, default: 0 } } }
+    execute:
+      type: sql
+      source: rows
+      statement: >
+        SELECT r.id, r.doctor, r.note FROM records r WHERE :row_rule ORDER BY r.level DESC, r.id
+        LIMIT :limit OFFSET :offset
+    result: { entity: Record, key: id, row_rule: { doctor: r.doctor }, max_rows: 2 }
+  - name: unmarked
+    description: Some rows of a statement to which no rule can be pushed down.
+    annotations: { readOnlyHint: true }
+    input_schema: { type: object, properties: { limit: { type: integer }, offset: { type: integer, default: 0 } } }
+    execute:
+      type: sql
+      source: rows
+      statement: >
+        SELECT r.id, r.doctor, r.note FROM records r ORDER BY r.level DESC, r.id LIMIT :limit OFFSET :offset
+    result: { entity: Record, key: id, max_rows: 2 }
+  - name: either
+    description: A rule that does not restrict every row, and a limit.
+    annotations: { readOnlyHint: true }
+    input_schema: { type: object }
+    execute:
+      type: sql
+      source: rows
+      statement: >
+        SELECT r.id, r.doctor, r.note FROM records r WHERE r.patient = 'NUGWI' OR :row_rule ORDER BY r.id LIMIT 2
+    result: { entity: Record, key: id, row_rule: { doctor: r.doctor } }
+  - name: numbered
+    description: Rows with their numbers among all rows.
+    annotations: { readOnlyHint: true }
+    input_schema: { type: object }
+    execute:
+      type: sql
+      source: rows
+      statement: SELECT r.id, r.doctor, row_number() OVER (ORDER BY r.id) AS number FROM records r ORDER BY r.id
+    result: { entity: Record, key: id }
   - name: by_doctor
     description: Figures of each doctor.
     annotations: { readOnlyHint: true }
@@ -122,8 +164,12 @@ tools:
 /// A policy that admits the same rows as [`DOCTOR_ONE`], and is not pushed down.
 const DOCTOR_ONE_BY_PATTERN: &str = r#"permit(principal, action, resource) when { resource has doctor && resource.doctor like "d1" };"#;
 
+/// A policy that fails for rows without a doctor, where SQL decides by the rest of the condition.
+const DOCTOR_ONE_OR_FAILS: &str =
+    r#"permit(principal, action, resource) when { resource.doctor == "d1" || false };"#;
+
 /// The calls, and whether their answers are the same also without pushdown.
-const CALLS: [(&str, &str, bool); 16] = [
+const CALLS: [(&str, &str, bool); 22] = [
     ("page", "{}", true),
     ("page", r#"{"limit": 1}"#, true),
     ("page", r#"{"limit": 2}"#, true),
@@ -137,8 +183,14 @@ const CALLS: [(&str, &str, bool); 16] = [
     ("twice", r#"{"patient": "NUGWI"}"#, true),
     ("twice", r#"{"patient": "HIDDEN"}"#, true),
     ("total", "{}", true),
-    ("limited", r#"{"limit": 2}"#, false),
-    ("by_doctor", "{}", false),
+    ("limited", r#"{"limit": 2}"#, true),
+    ("paged", r#"{"limit": 1, "offset": 1}"#, true),
+    ("paged", r#"{"limit": 3}"#, true),
+    ("paged", r#"{"limit": 5, "offset": 9}"#, true),
+    ("unmarked", r#"{"limit": 1, "offset": 1}"#, true),
+    ("either", "{}", true),
+    ("numbered", "{}", true),
+    ("by_doctor", "{}", true),
     ("shares", "{}", false),
 ];
 
@@ -210,8 +262,14 @@ async fn p3_an_answer_tells_nothing_about_withheld_rows() {
             Harness::with(&database, TOOLS, |config| config.pushdown = false).await,
         ];
         let before = answers(&harnesses).await;
-        // The answers are of every kind: rows, no rows, invalid arguments, and a result that cannot be shown.
-        for kind in ["", "no_rows", "invalid_arguments", "bad_result"] {
+        // The answers are of every kind: rows, no rows, invalid arguments, a result that cannot be shown, and a refusal.
+        for kind in [
+            "",
+            "no_rows",
+            "invalid_arguments",
+            "bad_result",
+            "row_rule_too_late",
+        ] {
             assert!(
                 before.iter().any(|answer| answer.error_kind == kind),
                 "{kind}"
@@ -225,14 +283,115 @@ async fn p3_an_answer_tells_nothing_about_withheld_rows() {
     }
 }
 
-/// Returns, for each call, the number of rows that the database returned. Each of them was checked once.
+/// Tests that the limit of a statement counts admitted rows, whether the database or the tool-runner applies the rule.
+#[tokio::test]
+async fn p3_a_limit_of_a_statement_counts_admitted_rows_only() {
+    for database in database::each().await {
+        let pushed = Harness::with(&database, TOOLS, |config| config.pushdown = true).await;
+        let checked = Harness::with(&database, TOOLS, |config| config.pushdown = false).await;
+        for (arguments, ids, is_truncated) in [
+            (r#"{"limit": 1}"#, &[4][..], false),
+            (r#"{"limit": 2}"#, &[4, 1], false),
+            (r#"{"limit": 3}"#, &[4, 1], true),
+            (r#"{"limit": 1, "offset": 1}"#, &[1], false),
+            (r#"{"limit": 5, "offset": 1}"#, &[1, 7], false),
+            (r#"{"limit": 5, "offset": 2}"#, &[7], false),
+            (r#"{"limit": 5, "offset": 3}"#, &[], false),
+            (r#"{"limit": 0}"#, &[], false),
+        ] {
+            for (tool, harness, policy) in [
+                ("paged", &pushed, DOCTOR_ONE),
+                ("paged", &checked, DOCTOR_ONE),
+                ("paged", &pushed, DOCTOR_ONE_BY_PATTERN),
+                ("unmarked", &pushed, DOCTOR_ONE),
+            ] {
+                let answer = call(harness, tool, arguments, policy).await;
+                let at = format!("{}: {tool} {arguments} by {policy}", database.kind());
+                assert_eq!(answer.column("id"), ids, "{at}");
+                let truncated = answer.structured()["truncated"] == true;
+                assert_eq!(truncated, is_truncated, "{at}");
+            }
+        }
+        // SQLite reads a negative number as no limit. The other databases refuse it.
+        let endless = call(&checked, "paged", r#"{"limit": -1}"#, DOCTOR_ONE).await;
+        match database.kind() {
+            "sqlite" => assert_eq!(endless.column("id"), [4, 1]),
+            _ => assert_eq!(endless.facts().error_kind, "invalid_arguments"),
+        }
+        let either = call(&pushed, "either", "{}", DOCTOR_ONE).await;
+        assert_eq!(either.column("id"), [1, 4]);
+    }
+}
+
+/// Tests that a statement which combines rows is run only if its database applies the whole rule.
+#[tokio::test]
+async fn p3_rows_are_not_combined_before_the_row_rule() {
+    for database in database::each().await {
+        let pushed = Harness::with(&database, TOOLS, |config| config.pushdown = true).await;
+        let checked = Harness::with(&database, TOOLS, |config| config.pushdown = false).await;
+        for (tool, harness, policy, is_refused) in [
+            ("by_doctor", &pushed, DOCTOR_ONE, false),
+            ("by_doctor", &checked, DOCTOR_ONE, true),
+            ("by_doctor", &pushed, DOCTOR_ONE_BY_PATTERN, true),
+            ("total", &checked, DOCTOR_ONE, true),
+            ("by_doctor", &pushed, DOCTOR_ONE_OR_FAILS, true),
+            ("numbered", &pushed, DOCTOR_ONE, true),
+        ] {
+            let answer = call(harness, tool, "{}", policy).await;
+            assert_eq!(answer.0.is_error, is_refused, "{tool} by {policy}");
+            let kind = answer.facts().error_kind.as_str();
+            let expected = if is_refused { "row_rule_too_late" } else { "" };
+            assert_eq!(kind, expected, "{tool} by {policy}");
+            if is_refused {
+                assert!(
+                    answer.text().contains("it combines rows"),
+                    "{}",
+                    answer.text()
+                );
+            }
+        }
+        // A caller who may read every row gets the answer of the database.
+        for tool in ["by_doctor", "numbered"] {
+            let mut terms = checked.terms(tool).await;
+            terms.row_rule = Some(RowRule {
+                all: true,
+                ..rule(&[])
+            });
+            let answer = checked.call_with(&terms, "{}").await.unwrap();
+            assert!(answer.rows().len() > 3, "{tool}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_log_names_the_tool_whose_rows_would_be_combined_and_the_remedy() {
+    let database = database::sqlite().await;
+    let harness = Harness::with(&database, TOOLS, |_| ()).await;
+    let log = CapturedLog::default();
+    let subscriber = tracing_subscriber::fmt().with_writer(log.writer()).finish();
+    let logging = tracing::subscriber::set_default(subscriber);
+    call(&harness, "numbered", "{}", DOCTOR_ONE).await;
+    drop(logging);
+    let text = log.text();
+    for part in ["WARN", "numbered", "write `:row_rule`"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+/// Returns, for each call whose rule can be pushed down as a whole, the number of rows that the database returned. Each of
+/// them was checked once.
 async fn checked_rows(harness: &Harness) -> Vec<u64> {
     let mut counts = Vec::new();
-    for (tool, arguments, _) in CALLS {
+    for (tool, arguments) in pushed_calls() {
         let answer = call(harness, tool, arguments, DOCTOR_ONE).await;
         counts.push(answer.facts().rows + answer.facts().rows_withheld);
     }
     counts
+}
+
+fn pushed_calls() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let calls = CALLS.iter().map(|(tool, arguments, _)| (*tool, *arguments));
+    calls.filter(|(tool, _)| !["unmarked", "either"].contains(tool))
 }
 
 /// Tests the part of the time of an answer that does not depend on the machine. Without pushdown, the number of rows does
@@ -252,9 +411,8 @@ async fn p3_with_pushdown_no_withheld_row_is_fetched_or_checked() {
         database.execute(&insert).await;
         let kind = database.kind();
         assert_eq!(checked_rows(&pushed).await, before_pushed, "{kind}");
-        let position = CALLS
-            .iter()
-            .position(|(tool, arguments, _)| *tool == "of_patient" && arguments.contains("NUGWI"))
+        let position = pushed_calls()
+            .position(|(tool, arguments)| tool == "of_patient" && arguments.contains("NUGWI"))
             .unwrap();
         let more = checked_rows(&checked).await[position] - before_checked[position];
         assert_eq!(more, 1_000, "{kind}");

@@ -1,0 +1,235 @@
+use super::*;
+
+const DIALECTS: [SqlDialect; 3] = [SqlDialect::Sqlite, SqlDialect::Postgres, SqlDialect::Mysql];
+
+fn handling(dialect: SqlDialect, sql: &str) -> RowHandling {
+    RowHandling::read(dialect, sql).unwrap()
+}
+
+/// Returns the text of the limit of `sql`, and its numbers.
+fn limit(sql: &str) -> Option<(&str, Option<RowNumber>, Option<RowNumber>)> {
+    let limit = handling(SqlDialect::Sqlite, sql).limit?;
+    Some((&sql[limit.at..], limit.skip, limit.take))
+}
+
+#[test]
+fn a_limit_at_the_end_is_found_in_every_form() {
+    let literal = |number| Some(RowNumber::Literal(number));
+    let param = |name: &str| Some(RowNumber::Param(name.to_owned()));
+    for (text, skip, take) in [
+        ("LIMIT 5", None, literal(5)),
+        ("limit :n", None, param("n")),
+        ("LIMIT 5 OFFSET :m", param("m"), literal(5)),
+        ("LIMIT :m, 5", param("m"), literal(5)),
+        ("LIMIT 2,5", literal(2), literal(5)),
+        ("OFFSET 2", literal(2), None),
+        ("OFFSET 2 LIMIT :n", literal(2), param("n")),
+        ("OFFSET 2 ROWS LIMIT :n", literal(2), param("n")),
+        ("FETCH FIRST 5 ROWS ONLY", None, literal(5)),
+        ("FETCH NEXT 1 ROW ONLY", None, literal(1)),
+        ("OFFSET 2 ROW", literal(2), None),
+        (
+            "OFFSET :m ROWS FETCH NEXT :n ROWS ONLY",
+            param("m"),
+            param("n"),
+        ),
+        ("LIMIT /* at most */ 5 -- rows", None, literal(5)),
+        ("LIMIT 5\n;", None, literal(5)),
+    ] {
+        let sql = format!("SELECT id FROM t WHERE a IN (1, 2) AND :row_rule ORDER BY id {text}");
+        assert_eq!(limit(&sql), Some((text, skip, take)), "{sql}");
+        for dialect in DIALECTS {
+            let handling = handling(dialect, &sql);
+            assert!(!handling.combines_rows, "{sql}");
+            assert!(handling.restricts_every_row, "{sql}");
+        }
+    }
+}
+
+#[test]
+fn a_limit_that_is_not_understood_combines_rows() {
+    for text in [
+        "LIMIT ALL",
+        "LIMIT -1",
+        "LIMIT -1 OFFSET 3",
+        "LIMIT 1 + 1",
+        "LIMIT 1.5",
+        "LIMIT (5)",
+        "LIMIT :n + 1",
+        "LIMIT 99999999999999999999",
+        "LIMIT 5 OFFSET -1",
+        "LIMIT (SELECT n FROM settings)",
+        "LIMIT 5 FOR UPDATE",
+        "OFFSET (:m)",
+        "FETCH FIRST ROW ONLY",
+        "FETCH FIRST 5 PERCENT ROWS ONLY",
+        "FETCH FIRST 5 ROWS WITH TIES",
+        "LIMIT {n}",
+    ] {
+        let sql = format!("SELECT id FROM t WHERE :row_rule ORDER BY id {text}");
+        assert!(handling(SqlDialect::Postgres, &sql).combines_rows, "{sql}");
+    }
+}
+
+#[test]
+fn other_words_are_no_limit() {
+    for sql in [
+        "SELECT id, 'x LIMIT 5' FROM t WHERE :row_rule -- LIMIT 5",
+        "SELECT id FROM t WHERE :row_rule ORDER BY \"limit\"",
+        "SELECT t.limit, t.group, offset, first FROM t WHERE :row_rule",
+        "SELECT id FROM t WHERE :row_rule /* LIMIT 5 */",
+        "SELECT id, (SELECT a FROM u LIMIT 1) AS a FROM t WHERE :row_rule",
+        "SELECT id FROM t WHERE :row_rule AND id IN (SELECT id FROM u ORDER BY a LIMIT 5)",
+    ] {
+        for dialect in [SqlDialect::Sqlite, SqlDialect::Postgres] {
+            let handling = handling(dialect, sql);
+            assert_eq!(handling.limit, None, "{sql}");
+            assert!(!handling.combines_rows, "{sql}");
+        }
+    }
+    let quoted = "SELECT `limit`, \"count\" FROM t WHERE :row_rule LIMIT 3";
+    let handling = handling(SqlDialect::Mysql, quoted);
+    assert!(handling.limit.is_some() && !handling.combines_rows);
+}
+
+#[test]
+fn a_query_that_combines_rows_is_found() {
+    for sql in [
+        "SELECT a FROM t WHERE :row_rule GROUP BY a",
+        "SELECT count(*) FROM t WHERE :row_rule",
+        "SELECT Count ( * ) FROM t WHERE :row_rule LIMIT 5",
+        "SELECT pg_catalog.sum(a) FROM t WHERE :row_rule",
+        "SELECT \"count\"(*) FROM t WHERE :row_rule",
+        "SELECT coalesce(round(avg(a)), 0) FROM t WHERE (b AND (:row_rule))",
+        "SELECT (max(a)) FROM t WHERE :row_rule",
+        "SELECT json_agg(a ORDER BY b), string_agg(a, ',') FROM t WHERE :row_rule",
+        "SELECT json_group_array(a) FROM t WHERE :row_rule",
+        "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY a) FROM t WHERE :row_rule",
+        "SELECT a FROM t WHERE :row_rule HAVING max(b) > 1",
+        "SELECT DISTINCT a FROM t WHERE :row_rule",
+        "SELECT DISTINCT ON (a) a, b FROM t WHERE :row_rule",
+        "SELECT a, row_number() OVER (ORDER BY a) FROM t WHERE :row_rule",
+        "SELECT a, (lag(b) OVER w) FROM t WHERE :row_rule WINDOW w AS (ORDER BY a)",
+        "SELECT a FROM t WHERE :row_rule UNION ALL SELECT a FROM u",
+        "SELECT a FROM t WHERE :row_rule UNION SELECT a FROM u LIMIT 3",
+        "SELECT a FROM t WHERE :row_rule EXCEPT SELECT a FROM u",
+        "SELECT a FROM t WHERE :row_rule INTERSECT SELECT a FROM u",
+        "(SELECT a FROM t WHERE :row_rule) UNION (SELECT a FROM u)",
+        "SELECT {f}(a) FROM t WHERE :row_rule",
+        // Queries around the one with the marker.
+        "SELECT count(*) FROM (SELECT a FROM t WHERE :row_rule) x",
+        "SELECT a FROM (SELECT a FROM t WHERE :row_rule LIMIT 5) x LIMIT 3",
+        "SELECT a FROM (SELECT b.* FROM (SELECT DISTINCT * FROM t WHERE :row_rule) b) c",
+        // A query with a name can be read again by any other query.
+        "WITH x AS (SELECT a FROM t WHERE :row_rule) SELECT a FROM x",
+        "WITH x AS NOT MATERIALIZED (SELECT a FROM t WHERE :row_rule) SELECT a, (SELECT count(*) FROM x) FROM x",
+        "WITH RECURSIVE x(a) AS (SELECT a FROM t WHERE :row_rule UNION ALL SELECT a FROM x) SELECT a FROM x",
+        // Without a marker.
+        "SELECT a FROM t GROUP BY a",
+        "SELECT a FROM (SELECT a FROM t LIMIT 5) x",
+        "WITH x AS (SELECT a, count(*) FROM t GROUP BY a) SELECT a FROM x",
+        // Brackets that do not match.
+        "SELECT a FROM t) WHERE :row_rule",
+        "SELECT (a FROM t WHERE :row_rule",
+    ] {
+        assert!(handling(SqlDialect::Postgres, sql).combines_rows, "{sql}");
+    }
+    for sql in [
+        "SELECT GROUP_CONCAT(a) FROM t WHERE :row_rule",
+        "SELECT `max`(a) FROM t WHERE :row_rule",
+        "SELECT DISTINCTROW a FROM t WHERE :row_rule",
+    ] {
+        assert!(handling(SqlDialect::Mysql, sql).combines_rows, "{sql}");
+    }
+    for sql in ["SELECT total(a) FROM t", "SELECT [count](*) FROM t"] {
+        assert!(handling(SqlDialect::Sqlite, sql).combines_rows, "{sql}");
+    }
+}
+
+#[test]
+fn a_query_that_returns_its_rows_one_by_one_does_not_combine_them() {
+    for sql in [
+        "SELECT a, lower(b), substr(c, 1, 2) FROM t WHERE :row_rule ORDER BY a DESC",
+        "SELECT a, count, sum AS total FROM t WHERE :row_rule",
+        "SELECT a IS DISTINCT FROM b, a IS NOT DISTINCT FROM b FROM t WHERE :row_rule",
+        "SELECT a FROM t JOIN u ON u.id = t.id LEFT JOIN v ON v.id = t.id WHERE :row_rule",
+        "SELECT a, (SELECT count(*) FROM u WHERE u.t = t.id) AS n FROM t WHERE :row_rule",
+        "SELECT a FROM t WHERE :row_rule AND id IN (SELECT DISTINCT t FROM u GROUP BY t HAVING max(b) > 1)",
+        "SELECT a FROM t WHERE :row_rule AND EXISTS (SELECT 1 FROM u UNION SELECT 2 FROM v)",
+        "SELECT a FROM (SELECT a, b FROM t WHERE :row_rule) x WHERE b > 2",
+        "SELECT a FROM t JOIN (SELECT t, count(*) AS n FROM u GROUP BY t) x ON x.t = t.id WHERE :row_rule",
+        "WITH n AS (SELECT u, count(*) FROM u GROUP BY u) SELECT a FROM n JOIN t ON n.u = t.u WHERE :row_rule",
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT a FROM n, t WHERE :row_rule",
+        "SELECT a, 'count(*) GROUP BY a' FROM t WHERE :row_rule -- GROUP BY a",
+        "SELECT a, (SELECT count(*) FROM u) AS n FROM t",
+    ] {
+        for dialect in [SqlDialect::Sqlite, SqlDialect::Postgres] {
+            assert!(!handling(dialect, sql).combines_rows, "{sql}");
+        }
+    }
+}
+
+#[test]
+fn a_marker_among_the_conditions_of_where_restricts_every_row() {
+    for sql in [
+        "SELECT a FROM t WHERE :row_rule",
+        "SELECT a FROM t WHERE a = :a AND :row_rule AND b = 1 ORDER BY a",
+        "SELECT a FROM t WHERE (a = :a OR b = 1) AND ((:row_rule) AND c) GROUP BY a",
+        "SELECT a FROM t WHERE a IS NOT NULL AND a NOT IN (1, 2) AND :row_rule",
+        "SELECT a FROM t WHERE a BETWEEN 1 AND 2 AND :row_rule LIMIT 3",
+        "SELECT a FROM t WHERE :row_rule AND a BETWEEN 1 AND 2 OFFSET 3",
+        "SELECT CASE WHEN a OR b THEN 1 END FROM t WHERE :row_rule GROUP BY a HAVING a OR b",
+        "SELECT a FROM t LEFT JOIN u ON u.a = t.a OR u.b WHERE :row_rule",
+        "SELECT count(*) FROM (SELECT a FROM t WHERE :row_rule) x GROUP BY a HAVING b OR c",
+        "SELECT a FROM u LEFT JOIN (SELECT a FROM t WHERE :row_rule) x ON x.a = u.a",
+        "WITH x AS (SELECT a FROM t WHERE :row_rule) SELECT a, count(*) FROM x GROUP BY a",
+        "WITH x AS (SELECT 1 UNION SELECT 2) SELECT a FROM t WHERE a IN (SELECT 1 UNION SELECT 2) AND :row_rule",
+    ] {
+        for dialect in DIALECTS {
+            assert!(handling(dialect, sql).restricts_every_row, "{sql}");
+        }
+    }
+}
+
+#[test]
+fn any_other_marker_does_not_restrict_every_row() {
+    for sql in [
+        "SELECT a FROM t",
+        "SELECT ':row_rule' FROM t WHERE 1 = 1",
+        "SELECT :row_rule FROM t",
+        "SELECT a FROM t WHERE a = 1 OR :row_rule",
+        "SELECT a FROM t WHERE :row_rule AND a = 1 OR b = 1",
+        "SELECT a FROM t WHERE a OR b AND :row_rule",
+        "SELECT a FROM t WHERE a XOR b AND :row_rule",
+        "SELECT a FROM t WHERE (a OR :row_rule) AND b",
+        "SELECT a FROM t WHERE a AND (b AND :row_rule OR c)",
+        "SELECT a FROM t WHERE a OR (b AND :row_rule)",
+        "SELECT a FROM t WHERE NOT :row_rule",
+        "SELECT a FROM t WHERE b AND NOT (:row_rule)",
+        "SELECT a FROM t WHERE ! (:row_rule)",
+        "SELECT a FROM t WHERE :row_rule IS FALSE",
+        "SELECT a FROM t WHERE :row_rule = FALSE",
+        "SELECT a FROM t WHERE b = (:row_rule)",
+        "SELECT a FROM t WHERE coalesce(:row_rule, TRUE)",
+        "SELECT a FROM t WHERE a AND (b, :row_rule)",
+        "SELECT a FROM t WHERE CASE WHEN b AND :row_rule AND c THEN 1 END = 1",
+        "SELECT a FROM t WHERE a BETWEEN 1 AND :row_rule",
+        "SELECT a FROM t WHERE a BETWEEN :row_rule AND 1",
+        "SELECT a FROM t GROUP BY a HAVING :row_rule",
+        "SELECT a FROM t WHERE b GROUP BY a HAVING c AND :row_rule",
+        "SELECT a FROM t LEFT JOIN u ON u.a = t.a AND :row_rule",
+        "SELECT a FROM t JOIN u ON :row_rule WHERE b",
+        "SELECT count(*) FILTER (WHERE :row_rule) FROM t",
+        "SELECT a FROM t WHERE b UNION SELECT a FROM t WHERE :row_rule",
+        "SELECT a FROM t WHERE :row_rule UNION ALL SELECT a FROM t",
+        "SELECT a FROM (SELECT a FROM t WHERE :row_rule UNION SELECT a FROM t) x",
+        "SELECT a FROM t WHERE a IN (SELECT a FROM t WHERE :row_rule)",
+        "SELECT a FROM t WHERE NOT EXISTS (SELECT a FROM u WHERE :row_rule)",
+        "SELECT a, (SELECT count(*) FROM t WHERE :row_rule) FROM u",
+        "SELECT a FROM t WHERE :row_rule)",
+    ] {
+        for dialect in DIALECTS {
+            assert!(!handling(dialect, sql).restricts_every_row, "{sql}");
+        }
+    }
+}
