@@ -423,7 +423,7 @@ mod tests {
     use super::*;
 
     /// Maximum time that a new record waits before the tree grows. The rest of the promised second remains for the tree, the
-    /// signature and the store.
+    /// signature, the wait for records of the same transaction, and the store.
     const LONGEST_GATHERING: Duration = Duration::from_millis(600);
 
     #[tokio::test(start_paused = true)]

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use metrics::{counter, histogram};
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::{self, MissedTickBehavior, interval, sleep_until, timeout};
+use tokio::time::{MissedTickBehavior, interval, sleep_until, timeout};
 use wardgate_domain::Receipt;
 use wardgate_rpc::{LatencyLimit, Readiness};
 use wardgate_telemetry::names;
@@ -29,8 +29,8 @@ use crate::canonical::RecordEntry;
 use crate::recent_leaves::RecentLeaves;
 use crate::second_copy::SecondCopy;
 use crate::store::{
-    Address, AppendError, LONGEST_WRITE, MAX_BATCH, NewSubjectKey, StoreUpkeep, StoreWriter,
-    StoredEntry, TreeGrowth, WRITE_LIMIT, open_error,
+    Address, AppendError, Appended, LONGEST_WRITE, MAX_BATCH, NewSubjectKey, StoreUpkeep,
+    StoreWriter, StoredEntry, TreeGrowth, WRITE_LIMIT, open_error,
 };
 use crate::store_health::StoreHealth;
 
@@ -157,7 +157,8 @@ enum WriterJob {
     Upkeep(StoreUpkeep, oneshot::Sender<Result<bool, Error>>),
 }
 
-/// A growth of the tree that is not durable yet. There is at most one, because the publisher waits for the answer.
+/// A growth of the tree that is not durable yet. The publisher waits for its answer, so if there are two, the first one was
+/// abandoned.
 #[derive(Debug)]
 struct PendingGrowth {
     growth: TreeGrowth,
@@ -301,7 +302,7 @@ impl WriterTask {
         let mut last_use = Instant::now();
         let mut batch = Vec::with_capacity(MAX_BATCH);
         // The time until which a growth in `batch` waits for records.
-        let mut wait_end = time::Instant::now();
+        let mut wait_end = tokio::time::Instant::now();
         loop {
             tokio::select! {
                 biased;
@@ -310,7 +311,7 @@ impl WriterTask {
                         break;
                     }
                     if self.waits_for_records(&batch) {
-                        wait_end = time::Instant::now() + GROWTH_WAIT;
+                        wait_end = tokio::time::Instant::now() + GROWTH_WAIT;
                         continue;
                     }
                 }
@@ -346,10 +347,10 @@ impl WriterTask {
     /// Returns whether `jobs` are a growth of the tree that waits for records. There may be none soon if this process has stored
     /// none yet, or if the growth is a step of a catch-up.
     fn waits_for_records(&self, jobs: &[WriterJob]) -> bool {
-        let [WriterJob::Grow(waiting)] = jobs else {
+        let [WriterJob::Grow(pending)] = jobs else {
             return false;
         };
-        waiting.growth.checkpoint.is_some() && *self.stored.size.borrow() > 0
+        pending.growth.checkpoint.is_some() && *self.stored.size.borrow() > 0
     }
 
     async fn handle(&mut self, jobs: impl Iterator<Item = WriterJob>) {
@@ -365,7 +366,7 @@ impl WriterTask {
                 WriterJob::Append(waiting) if waiting.answer.is_closed() => {}
                 WriterJob::Append(waiting) => batch.push(waiting),
                 WriterJob::ClosedBelow(sequence) => closed_below = Some(sequence),
-                WriterJob::Grow(waiting) => growth = Some(waiting),
+                WriterJob::Grow(pending) => growth = Some(pending),
                 WriterJob::PublishCosigned(size, checkpoint, answer) => {
                     cosigned.push((size, checkpoint, answer));
                 }
@@ -442,6 +443,8 @@ async fn store(
     mut growth: Option<PendingGrowth>,
     stored: &StoredRecords,
 ) -> Result<(), WriteError> {
+    let mut grown = None;
+    let mut is_shared = true;
     let mut collisions = 0;
     while !batch.is_empty() {
         if batch.iter().any(|waiting| waiting.retry) {
@@ -452,20 +455,10 @@ async fn store(
         }
         let repeats = take_repeats(batch);
         let entries: Vec<_> = batch.iter().map(|waiting| &waiting.entry).collect();
-        // After a collision, the records are stored without the growth, so that only the records can be the cause of another.
-        let shared = growth.take_if(|_| collisions == 0);
-        let appended = match &shared {
-            Some(waiting) => {
-                let appended = connection.append_and_grow(&entries, &waiting.growth).await;
-                appended.map(|appended| (appended.first, appended.has_grown))
-            }
-            None => connection
-                .append(&entries)
-                .await
-                .map(|first| (first, false)),
-        };
-        match appended {
-            Ok((first, has_grown)) => {
+        let pending = growth.take_if(|_| is_shared);
+        let growing = pending.as_ref().map(|pending| &pending.growth);
+        match connection.append(&entries, growing).await {
+            Ok(Appended { first, has_grown }) => {
                 counter!(names::AUDIT_RECORDS).increment(entries.len() as u64);
                 stored.add(first, &entries);
                 if let Some(copy) = copy {
@@ -476,15 +469,17 @@ async fn store(
                     let receipt = Receipt::for_durable(sequence, waiting.entry.leaf_hash);
                     waiting.answer(Ok(receipt));
                 }
-                if let Some(shared) = shared {
-                    shared.finish(has_grown, copy).await;
-                }
+                grown = grown.or(pending.map(|pending| (pending, has_grown)));
+            }
+            // The growth may be the cause, which must not prevent the records from being stored.
+            Err(error) if pending.is_some() && error.is_refusal() => {
+                growth = pending;
+                is_shared = false;
             }
             // Nothing was stored. Appends that are in the store already are answered first, and the others are stored without
             // them. Another replica may still add a record of the same call in between.
             Err(AppendError::Duplicate) if collisions < MAX_COLLISIONS => {
                 collisions += 1;
-                growth = growth.or(shared);
                 for waiting in batch.iter_mut() {
                     waiting.retry |= waiting.entry.call_id.is_some();
                 }
@@ -493,9 +488,12 @@ async fn store(
         }
         batch.extend(repeats);
     }
-    if let Some(waiting) = growth {
-        let appended = connection.append_and_grow(&[], &waiting.growth).await?;
-        waiting.finish(appended.has_grown, copy).await;
+    if let Some(pending) = growth {
+        let appended = connection.append(&[], Some(&pending.growth)).await?;
+        grown = Some((pending, appended.has_grown));
+    }
+    if let Some((pending, has_grown)) = grown {
+        pending.finish(has_grown, copy).await;
     }
     Ok(())
 }

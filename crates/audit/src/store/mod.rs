@@ -111,12 +111,22 @@ impl From<sqlx::Error> for AppendError {
     }
 }
 
+impl AppendError {
+    /// Returns whether the store refused the transaction, so that nothing of it is stored and the connection can be used again.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            Self::Duplicate | Self::Store(sqlx::Error::Database(_))
+        )
+    }
+}
+
 /// The result of a transaction that appended records and let the tree grow.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct AppendedWithGrowth {
-    /// The sequence number of the first record.
+pub(crate) struct Appended {
+    /// The sequence number of the first record. It has no meaning if there are no records.
     pub(crate) first: u64,
-    /// Whether the stored tree was the expected one, and has grown.
+    /// Whether there was a growth, and the stored tree was the one that it begins with.
     pub(crate) has_grown: bool,
 }
 
@@ -171,24 +181,16 @@ impl StoreWriter {
         })
     }
 
-    /// Stores all of `entries` or none, durably. Returns the sequence number of the first.
-    pub(crate) async fn append(&mut self, entries: &[&RecordEntry]) -> Result<u64, AppendError> {
-        match self {
-            Self::Sqlite(writer) => writer.append(entries).await,
-            Self::Postgres(writer) => writer.append(entries).await,
-        }
-    }
-
-    /// Stores all of `entries`, of which there may be none, and the growth of the tree in one transaction, or nothing. The
-    /// growth is left out if the stored tree is not the one that `growth` begins with.
-    pub(crate) async fn append_and_grow(
+    /// Stores all of `entries` and the growth of the tree in one transaction, durably, or nothing. There may be no entries if there
+    /// is a growth. The growth is left out if the stored tree is not the one that it begins with.
+    pub(crate) async fn append(
         &mut self,
         entries: &[&RecordEntry],
-        growth: &TreeGrowth,
-    ) -> Result<AppendedWithGrowth, AppendError> {
+        growth: Option<&TreeGrowth>,
+    ) -> Result<Appended, AppendError> {
         match self {
-            Self::Sqlite(writer) => writer.append_and_grow(entries, growth).await,
-            Self::Postgres(writer) => writer.append_and_grow(entries, growth).await,
+            Self::Sqlite(writer) => writer.append(entries, growth).await,
+            Self::Postgres(writer) => writer.append(entries, growth).await,
         }
     }
 

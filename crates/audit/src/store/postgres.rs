@@ -2,14 +2,14 @@
 
 use sqlx::postgres::{PgArguments, PgConnection, PgPoolOptions};
 use sqlx::query::Query;
-use sqlx::{Connection, Postgres, Row as _};
+use sqlx::{Connection, FromRow, Postgres};
 use wardgate_domain::Digest;
 use wardgate_store::postgres::{PostgresPool, PostgresServer, Rights, Schema, only_living};
 use wardgate_store::{DatabaseSettings, MigrationError};
 
 use super::{
-    AppendError, AppendedWithGrowth, LONGEST_WRITE, MovedSubjectKey, NewSubjectKey, READ_LIMIT,
-    READ_WAIT, READERS, StoreUpkeep, StoredEntry, TreeGrowth, signed, unsigned,
+    AppendError, Appended, LONGEST_WRITE, MovedSubjectKey, NewSubjectKey, READ_LIMIT, READ_WAIT,
+    READERS, StoreUpkeep, StoredEntry, TreeGrowth, signed, unsigned,
 };
 use crate::canonical::RecordEntry;
 
@@ -240,10 +240,10 @@ macro_rules! append {
     };
 }
 
-const APPEND: &str = append!("", "first FROM head");
+const APPEND: &str = append!("", "first, FALSE FROM head");
 
-/// Stores a batch, which may be empty, and lets the tree grow if the stored tree is the expected one. The head row is locked
-/// before the tree, as in every transaction that changes both.
+/// Stores a batch, which may be empty, and lets the tree grow if the stored tree is the expected one. The head row is always locked
+/// before the tree, so two replicas do not wait for each other.
 const APPEND_AND_GROW: &str = append!(
     ", grown AS (
         UPDATE audit.tree SET size = $14, root = $15, checkpoint = coalesce($16, checkpoint)
@@ -301,35 +301,22 @@ impl PostgresWriter {
         connection.await.map(Self)
     }
 
-    pub(super) async fn append(&mut self, entries: &[&RecordEntry]) -> Result<u64, AppendError> {
-        let row = bind(sqlx::query(APPEND), entries).fetch_one(&mut self.0);
-        let first: i64 = row.await?.try_get(0)?;
-        Ok(unsigned(first))
-    }
-
-    pub(super) async fn append_and_grow(
+    pub(super) async fn append(
         &mut self,
         entries: &[&RecordEntry],
-        growth: &TreeGrowth,
-    ) -> Result<AppendedWithGrowth, AppendError> {
-        let tiles = growth.tile_roots.iter();
-        let levels = tiles.clone().map(|tile| i32::from(tile.level));
-        let positions = tiles.clone().map(|tile| signed(tile.position));
-        let row = bind(sqlx::query(APPEND_AND_GROW), entries)
-            .bind(signed(growth.to.size))
-            .bind(growth.to.root.as_slice())
-            .bind(growth.checkpoint.as_deref())
-            .bind(signed(growth.from.size))
-            .bind(growth.from.root.as_slice())
-            .bind(levels.collect::<Vec<_>>())
-            .bind(positions.collect::<Vec<_>>())
-            .bind(tiles.map(|tile| tile.root.as_slice()).collect::<Vec<_>>())
+        growth: Option<&TreeGrowth>,
+    ) -> Result<Appended, AppendError> {
+        let append = match growth {
+            Some(growth) => bind_growth(bind(sqlx::query(APPEND_AND_GROW), entries), growth),
+            None => bind(sqlx::query(APPEND), entries),
+        };
+        let (first, has_grown): (i64, bool) = append
+            .try_map(|row| FromRow::from_row(&row))
             .fetch_one(&mut self.0)
             .await?;
-        let first: i64 = row.try_get(0)?;
-        Ok(AppendedWithGrowth {
+        Ok(Appended {
             first: unsigned(first),
-            has_grown: row.try_get(1)?,
+            has_grown,
         })
     }
 
@@ -504,34 +491,23 @@ impl PostgresWriter {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use wardgate_store::Address;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn a_commit_is_flushed_before_it_is_answered() {
-        let Some(server) = wardgate_testkit::test_dependency("WARDGATE_TEST_POSTGRES") else {
-            return;
-        };
-        // The option of the connection takes precedence over the URL, the role and the database.
-        let separator = if server.contains('?') { '&' } else { '?' };
-        let lax = format!("{server}{separator}options[synchronous_commit]=off");
-        let Address::Postgres(lax) = Address::new(&lax, &DatabaseSettings::default()).unwrap()
-        else {
-            panic!("{server}")
-        };
-        let mut writer = PostgresWriter::connect(&lax).await.unwrap();
-        let synchronous: String = sqlx::query_scalar("SHOW synchronous_commit")
-            .fetch_one(&mut writer.0)
-            .await
-            .unwrap();
-        assert_eq!(synchronous, "on");
-    }
-}
-
 type Insert<'a> = Query<'a, Postgres, PgArguments>;
+
+/// Binds `growth` to the parameters after those of a batch.
+fn bind_growth<'a>(insert: Insert<'a>, growth: &'a TreeGrowth) -> Insert<'a> {
+    let tiles = growth.tile_roots.iter();
+    let levels = tiles.clone().map(|tile| i32::from(tile.level));
+    let positions = tiles.clone().map(|tile| signed(tile.position));
+    insert
+        .bind(signed(growth.to.size))
+        .bind(growth.to.root.as_slice())
+        .bind(growth.checkpoint.as_deref())
+        .bind(signed(growth.from.size))
+        .bind(growth.from.root.as_slice())
+        .bind(levels.collect::<Vec<_>>())
+        .bind(positions.collect::<Vec<_>>())
+        .bind(tiles.map(|tile| tile.root.as_slice()).collect::<Vec<_>>())
+}
 
 /// Binds `entries` to the parameters of a statement that stores a batch.
 fn bind<'a>(insert: Insert<'a>, entries: &[&'a RecordEntry]) -> Insert<'a> {
@@ -566,4 +542,31 @@ fn bind<'a>(insert: Insert<'a>, entries: &[&'a RecordEntry]) -> Insert<'a> {
         .bind(tags.collect::<Vec<_>>())
         .bind(times.collect::<Vec<_>>())
         .bind(positions.collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use wardgate_store::Address;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_commit_is_flushed_before_it_is_answered() {
+        let Some(server) = wardgate_testkit::test_dependency("WARDGATE_TEST_POSTGRES") else {
+            return;
+        };
+        // The option of the connection takes precedence over the URL, the role and the database.
+        let separator = if server.contains('?') { '&' } else { '?' };
+        let lax = format!("{server}{separator}options[synchronous_commit]=off");
+        let Address::Postgres(lax) = Address::new(&lax, &DatabaseSettings::default()).unwrap()
+        else {
+            panic!("{server}")
+        };
+        let mut writer = PostgresWriter::connect(&lax).await.unwrap();
+        let synchronous: String = sqlx::query_scalar("SHOW synchronous_commit")
+            .fetch_one(&mut writer.0)
+            .await
+            .unwrap();
+        assert_eq!(synchronous, "on");
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use sqlx::query::Query;
 use sqlx::sqlite::{
     SqliteArguments, SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions,
-    SqliteSynchronous,
+    SqliteRow, SqliteSynchronous,
 };
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row as _, Sqlite, SqlitePool};
 use wardgate_domain::Digest;
@@ -14,8 +14,8 @@ use wardgate_store::{DatabaseSettings, MigrationError, Row, is_corrupt};
 use wardgate_transparency::TILE_WIDTH;
 
 use super::{
-    AppendError, AppendedWithGrowth, LONGEST_WRITE, MAX_BATCH, MovedSubjectKey, NewSubjectKey,
-    READ_WAIT, READERS, StoreUpkeep, StoredEntry, TreeGrowth, signed, unsigned,
+    AppendError, Appended, LONGEST_WRITE, MAX_BATCH, MovedSubjectKey, NewSubjectKey, READ_WAIT,
+    READERS, StoreUpkeep, StoredEntry, TreeGrowth, signed, unsigned,
 };
 use crate::canonical::RecordEntry;
 
@@ -248,20 +248,20 @@ static APPENDS: LazyLock<Vec<String>> = LazyLock::new(|| {
 });
 
 /// The growth of the tree in a transaction of its own, and then with each of [`APPENDS`]. All statements of a transaction are
-/// one message to the thread of the connection. The last row is the sequence number of the last record. A failure in between
-/// leaves the transaction open.
+/// one message to the thread of the connection. The last row has the sequence number of the last record, if there is one. A failure
+/// in between leaves the transaction open.
 static GROWTHS: LazyLock<Vec<String>> = LazyLock::new(|| {
     let appends = APPENDS.iter().map(|append| format!("{append};"));
     std::iter::once(String::new())
         .chain(appends)
         .map(|append| {
-            format!("BEGIN IMMEDIATE; {GROW}; {append} SELECT last_insert_rowid(); COMMIT")
+            format!("BEGIN IMMEDIATE; {GROW}; {append} SELECT last_insert_rowid() AS last; COMMIT")
         })
         .collect()
 });
 
 /// Returns the index of the statement of [`APPENDS`] for so many entries, of which there is at least one.
-fn statement_for(entries: usize) -> usize {
+fn statement_index(entries: usize) -> usize {
     entries.next_power_of_two().ilog2() as usize
 }
 
@@ -338,21 +338,36 @@ impl SqliteWriter {
         options(path).connect().await.map(Self)
     }
 
-    pub(super) async fn append(&mut self, entries: &[&RecordEntry]) -> Result<u64, AppendError> {
-        let append = sqlx::query(APPENDS[statement_for(entries.len())].as_str());
-        let append = entries.iter().copied().fold(append, bind);
-        let last = append.execute(&mut self.0).await?.last_insert_rowid();
-        Ok(first_of(last, entries))
+    pub(super) async fn append(
+        &mut self,
+        entries: &[&RecordEntry],
+        growth: Option<&TreeGrowth>,
+    ) -> Result<Appended, AppendError> {
+        let Some(growth) = growth else {
+            let append = sqlx::query(APPENDS[statement_index(entries.len())].as_str());
+            let append = bind(append, entries);
+            let last = append.execute(&mut self.0).await?.last_insert_rowid();
+            return Appended::up_to(last, entries, false);
+        };
+        let rows = self.append_and_grow(entries, growth).await;
+        if let Err(sqlx::Error::Database(_)) = rows {
+            // After some errors, the store has rolled back already. If the rollback fails for another reason, so does the next
+            // transaction.
+            let _ = self.run("ROLLBACK").await;
+        }
+        let rows = rows?;
+        let last = rows.last().ok_or(sqlx::Error::RowNotFound)?;
+        Appended::up_to(last.try_get("last")?, entries, rows.len() == 2)
     }
 
-    pub(super) async fn append_and_grow(
+    async fn append_and_grow(
         &mut self,
         entries: &[&RecordEntry],
         growth: &TreeGrowth,
-    ) -> Result<AppendedWithGrowth, AppendError> {
+    ) -> Result<Vec<SqliteRow>, sqlx::Error> {
         let statement = match entries {
             [] => 0,
-            entries => 1 + statement_for(entries.len()),
+            entries => 1 + statement_index(entries.len()),
         };
         let tiles = growth.tile_roots.iter().map(|tile| {
             let root = Digest::from_bytes(tile.root).to_hex();
@@ -365,20 +380,7 @@ impl SqliteWriter {
             .bind(signed(growth.from.size))
             .bind(growth.from.root.to_vec())
             .bind(sqlx::types::Json(tiles.collect::<Vec<_>>()));
-        let growing = entries.iter().copied().fold(growing, bind);
-        let rows = growing.fetch_all(&mut self.0).await;
-        let rows = match rows.map_err(AppendError::from) {
-            Err(AppendError::Duplicate) => {
-                self.run("ROLLBACK").await?;
-                return Err(AppendError::Duplicate);
-            }
-            rows => rows?,
-        };
-        let last = rows.last().ok_or(sqlx::Error::RowNotFound)?;
-        Ok(AppendedWithGrowth {
-            first: first_of(last.try_get(0)?, entries),
-            has_grown: rows.len() == 2,
-        })
+        bind(growing, entries).fetch_all(&mut self.0).await
     }
 
     pub(super) async fn find(
@@ -603,14 +605,26 @@ impl SqliteWriter {
     }
 }
 
-/// Returns the sequence number of the first of `entries`, of which the last one has the number `last`.
-fn first_of(last: i64, entries: &[&RecordEntry]) -> u64 {
-    (unsigned(last) + 1).saturating_sub(entries.len() as u64)
+impl Appended {
+    /// Returns the result for `entries`, of which the last one has the sequence number `last`.
+    fn up_to(last: i64, entries: &[&RecordEntry], has_grown: bool) -> Result<Self, AppendError> {
+        let first = (unsigned(last) + 1).checked_sub(entries.len() as u64);
+        let missing = || sqlx::Error::Protocol("the last record has no sequence number".to_owned());
+        Ok(Self {
+            first: first.ok_or_else(missing)?,
+            has_grown,
+        })
+    }
 }
 
 type Insert = Query<'static, Sqlite, SqliteArguments>;
 
-fn bind(insert: Insert, entry: &RecordEntry) -> Insert {
+/// Binds `entries` to the parameters of a statement that stores a batch.
+fn bind(insert: Insert, entries: &[&RecordEntry]) -> Insert {
+    entries.iter().copied().fold(insert, bind_entry)
+}
+
+fn bind_entry(insert: Insert, entry: &RecordEntry) -> Insert {
     insert
         .bind(entry.leaf_hash.as_bytes().to_vec())
         .bind(entry.canonical.clone())
@@ -657,7 +671,7 @@ mod tests {
             (65, 128),
             (MAX_BATCH, 256),
         ] {
-            let index = statement_for(entries);
+            let index = statement_index(entries);
             let (append, growth) = (&APPENDS[index], &GROWTHS[1 + index]);
             assert_eq!(append.matches('?').count(), rows * 10, "{entries}");
             assert!(growth.contains(append), "{entries}");

@@ -7,7 +7,7 @@ use wardgate_transparency::CompactTree;
 
 use super::*;
 use crate::MacKey;
-use crate::store::{StoreReader, prepare};
+use crate::store::{StoreReader, TileRoot, prepare};
 
 fn entry(count: u64) -> RecordEntry {
     let time = Ambient::system().now();
@@ -96,7 +96,12 @@ fn first_growth(leaves: &[Digest]) -> TreeGrowth {
     TreeGrowth {
         from,
         to: tree.head(),
-        tile_roots: Vec::new(),
+        // No tile is full yet, but the store accepts any.
+        tile_roots: vec![TileRoot {
+            level: 1,
+            position: leaves.len() as u64,
+            root: *Digest::of(b"tile").as_bytes(),
+        }],
         checkpoint: Some("checkpoint".to_owned()),
     }
 }
@@ -130,10 +135,15 @@ async fn the_tree_grows_in_the_transaction_of_the_next_record() {
         let (queue, leaf) = started(&database).await;
         let is_sqlite = database.is_sqlite();
         let before = is_sqlite.then(|| commits(&database));
-        let growth = queue.grow(first_growth(&[leaf]));
-        let (grown, appended) = tokio::join!(growth, queue.append(entry(2), false));
-        assert!(grown.unwrap());
-        assert_eq!(appended.unwrap().sequence(), 1);
+        let growing = queue.clone();
+        let growth = tokio::spawn(async move { growing.grow(first_growth(&[leaf])).await });
+        // Each yield lets all other tasks of this thread run, so the writer has received the growth before there is a record.
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        assert!(!growth.is_finished());
+        assert_eq!(queue.append(entry(2), false).await.unwrap().sequence(), 1);
+        assert!(growth.await.unwrap().unwrap());
         if let Some(before) = before {
             assert_eq!(commits(&database), before + 1);
         } else {
@@ -161,12 +171,23 @@ async fn the_tree_grows_without_a_record_and_beside_one_that_is_refused() {
         assert!(matches!(refused, Err(Error::AlreadyRecorded { .. })));
 
         let both = first_growth(&[leaf, second]);
-        let from_both = TreeGrowth {
+        let from_one = TreeGrowth {
             from: one.to,
             ..both.clone()
         };
-        assert!(!queue.grow(both).await.unwrap(), "the tree is larger");
-        assert!(queue.grow(from_both).await.unwrap());
-        assert_eq!(queue.append(entry(3), false).await.unwrap().sequence(), 2);
+        let again = TreeGrowth {
+            from: both.to,
+            ..both.clone()
+        };
+        // The stored tree is larger than the one that this growth begins with, which does not affect the record.
+        let (grown, appended) = tokio::join!(queue.grow(both), queue.append(entry(3), false));
+        assert!(!grown.unwrap());
+        assert_eq!(appended.unwrap().sequence(), 2);
+        assert!(queue.grow(from_one).await.unwrap());
+
+        // The store refuses a growth whose tile it has already, and stores the record.
+        let (grown, appended) = tokio::join!(queue.grow(again), queue.append(entry(4), false));
+        assert!(matches!(grown, Err(Error::NotDurable)));
+        assert_eq!(appended.unwrap().sequence(), 3);
     }
 }
