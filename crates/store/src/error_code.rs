@@ -42,6 +42,17 @@ pub fn is_corrupt_index(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Database(error) if error.code().as_deref() == Some("XX002"))
 }
 
+/// Returns whether SQLite failed to read or write its files, for example because the disk is full. What the files contain is then
+/// uncertain until they are opened again.
+pub fn is_io_failure(error: &sqlx::Error) -> bool {
+    let sqlx::Error::Database(error) = error else {
+        return false;
+    };
+    // SQLITE_IOERR, SQLITE_FULL
+    let code = error.code().and_then(|code| sqlite_code(&code));
+    matches!(code, Some(10 | 13))
+}
+
 /// Returns the primary result code of SQLite, without the extended code in the upper bits, or `None` if `code` is of PostgreSQL,
 /// whose codes have five characters.
 fn sqlite_code(code: &str) -> Option<u32> {

@@ -25,7 +25,7 @@ mod tls;
 pub use address::{Address, NotAStore};
 pub use busy::StartWait;
 pub use database::{Database, Row, Statement, Transaction, Value};
-pub use error_code::{is_busy, is_corrupt, is_corrupt_index};
+pub use error_code::{is_busy, is_corrupt, is_corrupt_index, is_io_failure};
 pub use layout::Layout;
 pub use migration::{MigratedVersions, MigrationError};
 pub use rates::RateStatements;

@@ -22,7 +22,8 @@ use wardgate_domain::Timestamp;
 use wardgate_rpc::client::RecordDamage;
 use wardgate_store::postgres::PostgresPool;
 use wardgate_store::{
-    DatabaseSettings, Layout, MigrationError, Row, StartWait, is_busy, is_corrupt, is_corrupt_index,
+    DatabaseSettings, Layout, MigrationError, Row, StartWait, is_busy, is_corrupt,
+    is_corrupt_index, is_io_failure,
 };
 
 use crate::Error;
@@ -114,10 +115,12 @@ impl From<sqlx::Error> for AppendError {
 impl AppendError {
     /// Returns whether the store refused the transaction, so that nothing of it is stored and the connection can be used again.
     pub(crate) fn is_refusal(&self) -> bool {
-        matches!(
-            self,
-            Self::Duplicate | Self::Store(sqlx::Error::Database(_))
-        )
+        match self {
+            Self::Duplicate => true,
+            Self::Store(error) => {
+                matches!(error, sqlx::Error::Database(_)) && !is_io_failure(error)
+            }
+        }
     }
 }
 
