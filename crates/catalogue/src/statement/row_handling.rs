@@ -247,10 +247,22 @@ impl<'s> TokenTree<'s> {
         }))
     }
 
-    /// Returns whether the token at `at` is one of these words.
+    fn kind(&self, at: usize) -> Option<&TokenKind<'s>> {
+        self.tokens.get(at).map(|token| &token.kind)
+    }
+
+    /// Returns the word at `at` if it can be a keyword. After a dot, it is the name of a column.
+    fn word(&self, at: usize) -> Option<&str> {
+        let is_column = at > 0 && self.kind(at - 1) == Some(&TokenKind::Other('.'));
+        match self.kind(at)? {
+            TokenKind::Word(word) if !is_column => Some(word),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the token at `at` is one of these keywords.
     fn is(&self, at: usize, words: &[&str]) -> bool {
-        let token = self.tokens.get(at);
-        matches!(token.map(|it| &it.kind), Some(TokenKind::Word(word)) if words.contains(&word.as_str()))
+        self.word(at).is_some_and(|word| words.contains(&word))
     }
 
     /// Returns whether the token before `at` is one of these words.
@@ -260,8 +272,7 @@ impl<'s> TokenTree<'s> {
     }
 
     fn is_open(&self, at: usize) -> bool {
-        let token = self.tokens.get(at);
-        matches!(token.map(|it| &it.kind), Some(TokenKind::Open(_)))
+        matches!(self.kind(at), Some(TokenKind::Open(_)))
     }
 
     fn is_comma(&self, at: usize) -> bool {
@@ -277,7 +288,7 @@ impl<'s> TokenTree<'s> {
     /// Returns whether the brackets contain a query, and not an expression or a join.
     fn is_query(&self, group: usize) -> bool {
         let first = self.first_of(group);
-        match self.tokens.get(first).map(|it| &it.kind) {
+        match self.kind(first) {
             _ if group == 0 => true,
             // A query in brackets of its own, or the first branch of a set operation.
             Some(TokenKind::Open(inner)) => {
@@ -323,11 +334,11 @@ impl<'s> TokenTree<'s> {
         let first = self.first_of(self.tokens[at].group);
         let mut is_list = false;
         for before in self.level_before(at).rev() {
-            let TokenKind::Word(word) = &self.tokens[before].kind else {
+            let Some(word) = self.word(before) else {
                 is_list |= self.is_comma(before);
                 continue;
             };
-            match word.as_str() {
+            match word {
                 "FROM" if self.is_from(before) => return Some(QueryRole::Table),
                 "JOIN" | "STRAIGHT_JOIN" => return Some(QueryRole::Table),
                 "WITH" if before == first && self.follows(at, &["AS", "MATERIALIZED"]) => {
@@ -418,8 +429,7 @@ impl<'s> TokenTree<'s> {
                 // A function.
                 TokenKind::Word(_) | TokenKind::Quoted(_) if self.is_open(at + 1) => {}
                 TokenKind::Word(name) | TokenKind::Quoted(name) => {
-                    let next = self.tokens.get(at + 1).map(|it| &it.kind);
-                    let has_schema = next == Some(&TokenKind::Other('.'));
+                    let has_schema = self.kind(at + 1) == Some(&TokenKind::Other('.'));
                     if has_schema || !self.is_query_name(name) {
                         return false;
                     }
@@ -437,7 +447,7 @@ impl<'s> TokenTree<'s> {
     /// Returns whether a query of the statement may have this name: it is followed by `AS (`, possibly after a list of columns.
     fn is_query_name(&self, name: &str) -> bool {
         (0..self.tokens.len()).any(|at| {
-            let next = match self.tokens.get(at + 1).map(|it| &it.kind) {
+            let next = match self.kind(at + 1) {
                 Some(TokenKind::Open(columns)) => self.groups[*columns].close + 1,
                 _ => at + 1,
             };
@@ -492,13 +502,11 @@ impl<'s> TokenTree<'s> {
     }
 
     fn is_combining_word(&self, at: usize) -> bool {
-        let TokenKind::Word(word) = &self.tokens[at].kind else {
+        let Some(word) = self.word(at) else {
             return false;
         };
-        let word = word.as_str();
-        let is_column = at > 0 && self.tokens[at - 1].kind == TokenKind::Other('.');
         let merges_different_texts = self.dialect != SqlDialect::Postgres;
-        let combines = match word {
+        match word {
             // `a IS DISTINCT FROM b` and `a IS NOT DISTINCT FROM b` are comparisons.
             "DISTINCT" if self.follows(at, &["IS", "NOT"]) => false,
             "DISTINCT" => merges_different_texts || self.is(at + 1, &["ON"]),
@@ -507,13 +515,12 @@ impl<'s> TokenTree<'s> {
             _ if COMBINING_IN_MYSQL.contains(&word) => self.dialect == SqlDialect::Mysql,
             _ if SET_OPERATIONS.contains(&word) => merges_different_texts,
             _ => COMBINING.contains(&word),
-        };
-        combines && !is_column
+        }
     }
 
     /// Returns whether an aggregate function is called at `at`, or one that an argument selects.
     fn is_aggregate(&self, at: usize) -> bool {
-        let Some(TokenKind::Open(arguments)) = self.tokens.get(at + 1).map(|it| &it.kind) else {
+        let Some(TokenKind::Open(arguments)) = self.kind(at + 1) else {
             return false;
         };
         match &self.tokens[at].kind {
@@ -639,7 +646,7 @@ impl<'s> TokenTree<'s> {
         let begins = self.is_open(before)
             || self.is(before, &["WHERE"])
             || (self.is(before, &["AND"]) && !self.is_of_between(before));
-        let ends = match self.tokens.get(last + 1).map(|it| &it.kind) {
+        let ends = match self.kind(last + 1) {
             None | Some(TokenKind::Close) => true,
             _ => self.is(last + 1, &["AND"]) || self.is(last + 1, &CLAUSES),
         };

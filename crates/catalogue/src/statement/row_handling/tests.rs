@@ -258,6 +258,7 @@ fn a_bracketed_query_is_a_table_where_its_rows_are_read_or_returned() {
         "SELECT a FROM (TABLE t LIMIT 5) x",
         // Names of columns and tables that are also words of clauses.
         "SELECT a FROM t AS offset, (SELECT count(*) AS n FROM u) x",
+        "SELECT a FROM a JOIN b ON a.limit = b.where, (SELECT count(*) AS n FROM t) q",
         "SELECT a FROM partition, (SELECT count(*) AS n FROM u) x",
         // The function is an item of the FROM clause.
         "SELECT a FROM unnest((SELECT array_agg(a) FROM t)) x",
