@@ -226,13 +226,13 @@ impl Statement {
         self.dialect
     }
 
-    /// Returns whether a returned row may depend on several rows, or on how many there are, apart from a limit at the end. If
-    /// the statement has the `:row_rule` marker, only the query with the marker and those around it count.
+    /// Returns whether a returned row may depend on several different rows, or on how many there are, apart from a limit at the
+    /// end. If the `:row_rule` marker stands where a table is read, only the query with the marker and those around it count.
     pub fn combines_rows(&self) -> bool {
         self.handling.combines_rows
     }
 
-    /// Returns whether the `:row_rule` marker restricts every row of its query. False if there is no marker.
+    /// Returns whether the `:row_rule` marker restricts every row, before rows are combined. False if there is no marker.
     pub fn restricts_every_row(&self) -> bool {
         self.handling.restricts_every_row
     }

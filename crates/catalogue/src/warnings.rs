@@ -202,8 +202,12 @@ mod tests {
                 "of the query that reads the governed rows"
             )]
         );
-        let having = "SELECT id FROM rows GROUP BY id HAVING :row_rule";
-        assert_eq!(found(having, marked).len(), 1);
+        for statement in [
+            "SELECT id FROM rows GROUP BY id HAVING :row_rule",
+            "SELECT id FROM (SELECT id, zone FROM rows LIMIT 5) x WHERE :row_rule",
+        ] {
+            assert_eq!(found(statement, marked).len(), 1, "{statement}");
+        }
         for (statement, row_rule) in [
             ("SELECT id FROM rows LIMIT 5", ""),
             ("SELECT id FROM rows WHERE :row_rule GROUP BY id", marked),

@@ -208,7 +208,8 @@ impl AdmittedCall {
             { names::CALL_ID } = %self.id,
             { names::TOOL } = self.tool(),
             "a call was refused: its statement combines rows, and the database does not apply the whole row rule; \
-             write `:row_rule` as a condition of WHERE, and the rule with conditions that can be written as SQL"
+             write `:row_rule` as a condition of WHERE in the query that reads the governed rows, and the rule with conditions \
+             that can be written as SQL"
         );
         self.fail_without_rows(&Failure::combined_rows())
     }

@@ -4,6 +4,8 @@
 //!   SELECT … ORDER BY name LIMIT :n OFFSET 20     ─▶   SELECT … ORDER BY name, and of the admitted rows n after the first 20
 //! ```
 
+use bigdecimal::ToPrimitive;
+
 use super::{BoundValue, Parameter, SqlDialect, Statement};
 use crate::template::UnfitValue;
 
@@ -38,7 +40,7 @@ impl Statement {
     /// in the order of [`Self::params`].
     ///
     /// A number means what it means to the database: NULL is no limit in PostgreSQL, and so is a negative number in SQLite.
-    /// A number that the database would refuse is an error.
+    /// A number that the database would refuse is an error. An argument of the type `number` must be whole, such as 5 or 5.0.
     pub fn limited_rows(&self, params: &[Parameter]) -> Result<Option<RowRange>, UnfitValue> {
         let Some(limit) = &self.handling.limit else {
             return Ok(None);
@@ -57,10 +59,17 @@ impl Statement {
     fn bound_number(&self, name: &str, params: &[Parameter]) -> Result<Option<usize>, UnfitValue> {
         let index = self.params.iter().position(|it| it == name);
         let bound = match index.and_then(|index| params.get(index)) {
-            Some(Parameter::One(BoundValue::Integer(number))) => Some(number.map(usize::try_from)),
+            Some(Parameter::One(BoundValue::Integer(number))) => Some(*number),
+            Some(Parameter::One(BoundValue::Decimal(None))) => Some(None),
+            Some(Parameter::One(BoundValue::Decimal(Some(number)))) if number.is_integer() => {
+                number.to_i64().map(Some)
+            }
             _ => None,
         };
-        match (bound, self.dialect) {
+        match (
+            bound.map(|number| number.map(usize::try_from)),
+            self.dialect,
+        ) {
             (Some(Some(Ok(number))), _) => Ok(Some(number)),
             (Some(Some(Err(_))), SqlDialect::Sqlite) | (Some(None), SqlDialect::Postgres) => {
                 Ok(None)

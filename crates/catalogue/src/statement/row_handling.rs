@@ -10,6 +10,14 @@
 //! marker `:row_rule` and those around it; without a marker, the whole statement without the subqueries of its
 //! expressions. Other subqueries see all rows of their tables, with and without a row rule.
 //!
+//! A marker comes too late if its query reads only the results of other queries. It also covers only one branch of a set
+//! operation. In both cases, the queries that count are the same as without a marker.
+//!
+//! A row rule is a function of the returned columns, so equal rows get the same verdict, and nothing of a withheld row
+//! shows if equal rows are merged or removed. `DISTINCT` and set operations thus do not combine rows in PostgreSQL. In
+//! SQLite and MySQL they do, except for `UNION ALL`, because texts are equal there by the collation of the column: of `d1`
+//! and `D1`, only one may remain.
+//!
 //! What is not understood counts as combining, and as not restricting.
 
 use super::columns::identifier;
@@ -18,22 +26,17 @@ use super::{BadStatement, ROW_RULE, Scanner, SqlDialect, SqlToken};
 
 /// Keywords of a query that combines rows, or selects them by their number. `OFFSET` is not one of them, because it can also
 /// be the name of a column.
-const COMBINING: [&str; 11] = [
-    "GROUP",
-    "HAVING",
-    "DISTINCT",
-    "DISTINCTROW",
-    "OVER",
-    "UNION",
-    "INTERSECT",
-    "EXCEPT",
-    "MINUS",
-    "LIMIT",
-    "FETCH",
-];
+const COMBINING: [&str; 5] = ["GROUP", "HAVING", "OVER", "LIMIT", "FETCH"];
 
-/// The aggregate functions of SQLite, PostgreSQL, MySQL and MariaDB, besides those whose name contains `AGG`.
-const AGGREGATES: [&str; 52] = [
+/// Keywords that combine rows in MySQL and MariaDB only. They can be names of columns in the other databases.
+const COMBINING_IN_MYSQL: [&str; 3] = ["DISTINCTROW", "MINUS", "PROCEDURE"];
+
+/// The set operations.
+const SET_OPERATIONS: [&str; 4] = ["UNION", "INTERSECT", "EXCEPT", "MINUS"];
+
+/// The aggregate functions of SQLite, PostgreSQL, MySQL and MariaDB, besides those whose name contains `_AGG` or ends with
+/// `AGG`, and the function that numbers the rows of a query.
+const AGGREGATES: [&str; 51] = [
     "ANY_VALUE",
     "AVG",
     "BIT_AND",
@@ -72,11 +75,11 @@ const AGGREGATES: [&str; 52] = [
     "REGR_SXX",
     "REGR_SXY",
     "REGR_SYY",
+    "ROWNUM",
     "STD",
     "STDDEV",
     "STDDEV_POP",
     "STDDEV_SAMP",
-    "STRING_AGG",
     "ST_COLLECT",
     "ST_EXTENT",
     "ST_UNION",
@@ -85,11 +88,10 @@ const AGGREGATES: [&str; 52] = [
     "VARIANCE",
     "VAR_POP",
     "VAR_SAMP",
-    "XMLAGG",
 ];
 
 /// Keywords with which a query begins.
-const QUERIES: [&str; 3] = ["SELECT", "WITH", "VALUES"];
+const QUERIES: [&str; 4] = ["SELECT", "WITH", "VALUES", "TABLE"];
 
 /// Keywords that end a WHERE clause.
 const CLAUSES: [&str; 16] = [
@@ -126,7 +128,7 @@ pub(super) struct RowHandling {
 struct StatementToken<'s> {
     kind: TokenKind<'s>,
     at: usize,
-    /// The innermost pair of brackets around it, an index into [`Tokens::groups`].
+    /// The innermost pair of brackets around it, an index into [`TokenTree::groups`].
     group: usize,
 }
 
@@ -146,6 +148,17 @@ enum TokenKind<'s> {
     Other(char),
 }
 
+/// The use of the rows of a query in the rest of the statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum QueryRole {
+    /// They are read as those of a table, or are the result of the statement.
+    Table,
+    /// The query is named in WITH. The statement can read it several times.
+    Named,
+    /// The query is part of an expression.
+    Expression,
+}
+
 /// A pair of brackets, as the indexes of the two tokens.
 struct Group {
     open: usize,
@@ -153,7 +166,8 @@ struct Group {
 }
 
 /// A statement as tokens in nested brackets.
-struct Tokens<'s> {
+struct TokenTree<'s> {
+    dialect: SqlDialect,
     tokens: Vec<StatementToken<'s>>,
     /// The brackets. The first entry is the whole statement, which has none.
     groups: Vec<Group>,
@@ -161,7 +175,7 @@ struct Tokens<'s> {
 
 impl RowHandling {
     pub(super) fn read(dialect: SqlDialect, sql: &str) -> Result<Self, BadStatement> {
-        let Some(tokens) = Tokens::read(dialect, sql)? else {
+        let Some(tokens) = TokenTree::read(dialect, sql)? else {
             return Ok(Self {
                 combines_rows: true,
                 restricts_every_row: false,
@@ -178,13 +192,13 @@ impl RowHandling {
         };
         Ok(Self {
             combines_rows: tokens.combine(marker, end),
-            restricts_every_row: marker.is_some_and(|marker| tokens.restrict(marker)),
+            restricts_every_row: marker.is_some_and(|marker| tokens.restrict(marker, end)),
             limit,
         })
     }
 }
 
-impl<'s> Tokens<'s> {
+impl<'s> TokenTree<'s> {
     /// Returns `None` if the brackets do not match.
     fn read(dialect: SqlDialect, sql: &'s str) -> Result<Option<Self>, BadStatement> {
         let mut scanner = Scanner::new(dialect, sql);
@@ -226,13 +240,29 @@ impl<'s> Tokens<'s> {
             };
             tokens.push(StatementToken { kind, at, group });
         }
-        Ok((open.len() == 1).then_some(Self { tokens, groups }))
+        Ok((open.len() == 1).then_some(Self {
+            dialect,
+            tokens,
+            groups,
+        }))
     }
 
-    /// Returns whether the token at `at` is one of these words.
+    fn kind(&self, at: usize) -> Option<&TokenKind<'s>> {
+        self.tokens.get(at).map(|token| &token.kind)
+    }
+
+    /// Returns the word at `at` if it can be a keyword. After a dot, it is the name of a column.
+    fn word(&self, at: usize) -> Option<&str> {
+        let is_column = at > 0 && self.kind(at - 1) == Some(&TokenKind::Other('.'));
+        match self.kind(at)? {
+            TokenKind::Word(word) if !is_column => Some(word),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the token at `at` is one of these keywords.
     fn is(&self, at: usize, words: &[&str]) -> bool {
-        let token = self.tokens.get(at);
-        matches!(token.map(|it| &it.kind), Some(TokenKind::Word(word)) if words.contains(&word.as_str()))
+        self.word(at).is_some_and(|word| words.contains(&word))
     }
 
     /// Returns whether the token before `at` is one of these words.
@@ -242,24 +272,95 @@ impl<'s> Tokens<'s> {
     }
 
     fn is_open(&self, at: usize) -> bool {
-        let token = self.tokens.get(at);
-        matches!(token.map(|it| &it.kind), Some(TokenKind::Open(_)))
+        matches!(self.kind(at), Some(TokenKind::Open(_)))
     }
 
-    /// Returns whether the brackets contain a query, and not an expression.
+    fn is_comma(&self, at: usize) -> bool {
+        self.tokens[at].kind == TokenKind::Other(',')
+    }
+
+    /// Returns the indexes of the tokens before `at` in the same brackets, without those of inner brackets.
+    fn level_before(&self, at: usize) -> impl DoubleEndedIterator<Item = usize> {
+        let group = self.tokens[at].group;
+        (0..at).filter(move |before| self.tokens[*before].group == group)
+    }
+
+    /// Returns whether the brackets contain a query, and not an expression or a join.
     fn is_query(&self, group: usize) -> bool {
-        group == 0 || self.is(self.groups[group].open + 1, &QUERIES)
+        let first = self.first_of(group);
+        match self.kind(first) {
+            _ if group == 0 => true,
+            // A query in brackets of its own, or the first branch of a set operation.
+            Some(TokenKind::Open(inner)) => {
+                let next = self.groups[*inner].close + 1;
+                let is_all = next == self.groups[group].close || self.is(next, &CLAUSES);
+                is_all && self.is_query(*inner)
+            }
+            _ => self.is(first, &QUERIES),
+        }
     }
 
-    /// Returns whether the rows of the query are read as those of a table, or are the result of the statement.
-    fn is_table(&self, query: usize) -> bool {
-        let opens_at = self.groups[query].open;
-        query == 0 || self.follows(opens_at, &["FROM", "JOIN", "LATERAL"]) || self.is_named(query)
+    /// Returns the index of the first token in the brackets.
+    fn first_of(&self, group: usize) -> usize {
+        match group {
+            0 => 0,
+            _ => self.groups[group].open + 1,
+        }
     }
 
-    /// Returns whether the query has a name, in the list of WITH. The statement can read it several times.
-    fn is_named(&self, query: usize) -> bool {
-        query != 0 && self.follows(self.groups[query].open, &["AS", "MATERIALIZED"])
+    /// Returns whether the FROM clause of a query begins at `at`. `extract(day FROM a)` and `a IS DISTINCT FROM b` have none.
+    fn is_from(&self, at: usize) -> bool {
+        self.is(at, &["FROM"])
+            && self.is_query(self.tokens[at].group)
+            && !self.follows(at, &["DISTINCT"])
+    }
+
+    /// Returns the use of the rows of the query in these brackets.
+    fn role(&self, query: usize) -> QueryRole {
+        let mut group = query;
+        while group != 0 {
+            let opens_at = self.groups[group].open;
+            if let Some(role) = self.role_at(opens_at) {
+                return role;
+            }
+            group = self.tokens[opens_at].group;
+        }
+        QueryRole::Table
+    }
+
+    /// Returns the role of a query in brackets that open at `at`, by the last clause before it. Returns `None` if its role is
+    /// that of the brackets around it: it is a branch of a set operation, or in redundant brackets, or an argument.
+    fn role_at(&self, at: usize) -> Option<QueryRole> {
+        let first = self.first_of(self.tokens[at].group);
+        let mut is_list = false;
+        for before in self.level_before(at).rev() {
+            let Some(word) = self.word(before) else {
+                is_list |= self.is_comma(before);
+                continue;
+            };
+            match word {
+                "FROM" if self.is_from(before) => return Some(QueryRole::Table),
+                "JOIN" | "STRAIGHT_JOIN" => return Some(QueryRole::Table),
+                "WITH" if before == first && self.follows(at, &["AS", "MATERIALIZED"]) => {
+                    return Some(QueryRole::Named);
+                }
+                "WITH" if before == first => return Some(QueryRole::Table),
+                // After a comma, the next item of the FROM clause begins.
+                "ON" if is_list => {}
+                "SELECT" | "WHERE" | "ON" | "HAVING" | "LIMIT" => {
+                    return Some(QueryRole::Expression);
+                }
+                // These words can also be names, so more than the word is required.
+                "GROUP" | "ORDER" | "PARTITION" if self.is(before + 1, &["BY"]) => {
+                    return Some(QueryRole::Expression);
+                }
+                "OFFSET" if before + 1 == at => return Some(QueryRole::Expression),
+                "VALUES" if before == first => return Some(QueryRole::Expression),
+                word if SET_OPERATIONS.contains(&word) => return None,
+                _ => {}
+            }
+        }
+        None
     }
 
     /// Returns the innermost query that contains the tokens of `group`.
@@ -270,49 +371,168 @@ impl<'s> Tokens<'s> {
         group
     }
 
-    /// Returns the queries that contain the token at `at`, from the innermost one to the whole statement.
-    fn queries_around(&self, at: usize) -> Vec<usize> {
-        let mut query = self.query_of(self.tokens[at].group);
+    /// Returns the innermost query around the query `query`, which is not the whole statement.
+    fn query_around(&self, query: usize) -> usize {
+        self.query_of(self.tokens[self.groups[query].open].group)
+    }
+
+    /// Returns the queries that contain the tokens of `group`, from the innermost one to the whole statement.
+    fn queries_around(&self, group: usize) -> Vec<usize> {
+        let mut query = self.query_of(group);
         let mut queries = vec![query];
         while query != 0 {
-            query = self.query_of(self.tokens[self.groups[query].open].group);
+            query = self.query_around(query);
             queries.push(query);
         }
         queries
     }
 
-    /// Returns whether one of the queries that count combines rows. The tokens from `end` on are left out.
-    fn combine(&self, marker: Option<usize>, end: usize) -> bool {
-        let queries = match marker {
-            Some(marker) => self.queries_around(marker),
-            None => (0..self.groups.len())
-                .filter(|group| self.is_query(*group) && self.is_table(*group))
-                .collect(),
-        };
-        // Other queries may combine the rows of a query that has a name.
-        let is_shared = marker.is_some() && queries.iter().any(|query| self.is_named(*query));
-        let mut tokens = 0..end;
-        is_shared
-            || tokens.any(|at| {
-                let query = self.query_of(self.tokens[at].group);
-                queries.contains(&query) && self.combines_at(at)
-            })
+    /// Returns whether none of the queries is part of an expression.
+    fn are_tables(&self, queries: &[usize]) -> bool {
+        queries
+            .iter()
+            .all(|query| self.role(*query) != QueryRole::Expression)
     }
 
-    fn combines_at(&self, at: usize) -> bool {
-        let is_call = self.is_open(at + 1);
+    /// Returns the queries of the statement, without the subqueries of its expressions.
+    fn table_queries(&self) -> Vec<usize> {
+        (0..self.groups.len())
+            .filter(|group| self.is_query(*group) && self.are_tables(&self.queries_around(*group)))
+            .collect()
+    }
+
+    /// Returns whether an item of a FROM clause begins at `at`.
+    fn begins_item(&self, at: usize) -> bool {
+        let Some(before) = at.checked_sub(1) else {
+            return false;
+        };
+        match self.tokens[before].kind {
+            TokenKind::Other(',') => {
+                self.is_query(self.tokens[at].group) && self.role_at(at) == Some(QueryRole::Table)
+            }
+            TokenKind::Open(group) => !self.is_query(group) && self.begins_item(before),
+            _ if self.is(before, &["LATERAL", "ONLY"]) => self.begins_item(before),
+            _ => self.is(before, &["JOIN", "STRAIGHT_JOIN"]) || self.is_from(before),
+        }
+    }
+
+    /// Returns whether the query reads the results of other queries of the statement, and no table of the database.
+    fn reads_only_queries(&self, query: usize) -> bool {
+        let mut reads_query = false;
+        for at in 0..self.tokens.len() {
+            if self.query_of(self.tokens[at].group) != query || !self.begins_item(at) {
+                continue;
+            }
+            match &self.tokens[at].kind {
+                TokenKind::Open(group) => reads_query |= self.is_query(*group),
+                TokenKind::Word(word) if word == "LATERAL" => {}
+                // A function.
+                TokenKind::Word(_) | TokenKind::Quoted(_) if self.is_open(at + 1) => {}
+                TokenKind::Word(name) | TokenKind::Quoted(name) => {
+                    let has_schema = self.kind(at + 1) == Some(&TokenKind::Other('.'));
+                    if has_schema || !self.is_query_name(name) {
+                        return false;
+                    }
+                    reads_query = true;
+                }
+                // The name of a query, if the statement names any.
+                TokenKind::Name if (0..at).any(|at| self.is(at, &["WITH"])) => reads_query = true,
+                TokenKind::Name => return false,
+                _ => {}
+            }
+        }
+        reads_query
+    }
+
+    /// Returns whether a query of the statement may have this name: it is followed by `AS (`, possibly after a list of columns.
+    fn is_query_name(&self, name: &str) -> bool {
+        (0..self.tokens.len()).any(|at| {
+            let next = match self.kind(at + 1) {
+                Some(TokenKind::Open(columns)) => self.groups[*columns].close + 1,
+                _ => at + 1,
+            };
+            matches!(&self.tokens[at].kind, TokenKind::Word(it) | TokenKind::Quoted(it) if it == name)
+                && self.is(next, &["AS"])
+                && (self.is_open(next + 1) || self.is(next + 1, &["NOT", "MATERIALIZED"]))
+        })
+    }
+
+    /// Returns whether the rows of one of these queries are combined by a set operation with others.
+    fn have_branches(&self, queries: &[usize]) -> bool {
+        (0..self.tokens.len()).any(|at| {
+            self.is(at, &SET_OPERATIONS) && queries.contains(&self.query_of(self.tokens[at].group))
+        })
+    }
+
+    /// Returns whether one of the queries that count combines rows. The tokens from `end` on are left out.
+    fn combine(&self, marker: Option<usize>, end: usize) -> bool {
+        let Some(marker) = marker else {
+            return self.any_combines(&self.table_queries(), end);
+        };
+        let around = self.queries_around(self.tokens[marker].group);
+        // Other queries may combine the rows of a query that has a name.
+        let is_shared = around
+            .iter()
+            .any(|query| self.role(*query) == QueryRole::Named);
+        let covers_part = self.have_branches(&around) || self.reads_only_queries(around[0]);
+        is_shared
+            || self.any_combines(&around, end)
+            || (covers_part && self.any_combines(&self.table_queries(), end))
+    }
+
+    /// Returns whether one of `queries` combines rows. The tokens from `end` on are left out.
+    fn any_combines(&self, queries: &[usize], end: usize) -> bool {
+        (0..end).any(|at| {
+            let query = self.query_of(self.tokens[at].group);
+            (self.is_combining_word(at) && queries.contains(&query))
+                || (self.is_aggregate(at) && queries.contains(&self.aggregated_query(query)))
+        })
+    }
+
+    /// Returns the query whose rows an aggregate function in `query` combines. If that is a subquery without a table of its
+    /// own, they are those of the query around it.
+    fn aggregated_query(&self, mut query: usize) -> usize {
+        let has_from = |query| {
+            (0..self.tokens.len()).any(|at| self.tokens[at].group == query && self.is_from(at))
+        };
+        while self.role(query) == QueryRole::Expression && !has_from(query) {
+            query = self.query_around(query);
+        }
+        query
+    }
+
+    fn is_combining_word(&self, at: usize) -> bool {
+        let Some(word) = self.word(at) else {
+            return false;
+        };
+        let merges_different_texts = self.dialect != SqlDialect::Postgres;
+        match word {
+            // `a IS DISTINCT FROM b` and `a IS NOT DISTINCT FROM b` are comparisons.
+            "DISTINCT" if self.follows(at, &["IS", "NOT"]) => false,
+            "DISTINCT" => merges_different_texts || self.is(at + 1, &["ON"]),
+            "UNION" if self.is(at + 1, &["ALL"]) => false,
+            "OFFSET" => self.is_open(at + 1) || self.number(at + 1).is_some(),
+            _ if COMBINING_IN_MYSQL.contains(&word) => self.dialect == SqlDialect::Mysql,
+            _ if SET_OPERATIONS.contains(&word) => merges_different_texts,
+            _ => COMBINING.contains(&word),
+        }
+    }
+
+    /// Returns whether an aggregate function is called at `at`, or one that an argument selects.
+    fn is_aggregate(&self, at: usize) -> bool {
+        let Some(TokenKind::Open(arguments)) = self.kind(at + 1) else {
+            return false;
+        };
         match &self.tokens[at].kind {
-            TokenKind::Word(word) | TokenKind::Quoted(word) if is_call && is_aggregate(word) => {
-                true
+            TokenKind::Word(name) | TokenKind::Quoted(name) => {
+                // The smallest or largest of several values in SQLite.
+                let is_of_values = self.dialect == SqlDialect::Sqlite
+                    && ["MIN", "MAX"].contains(&name.as_str())
+                    && (at..self.groups[*arguments].close)
+                        .any(|at| self.tokens[at].group == *arguments && self.is_comma(at));
+                is_aggregate(name) && !is_of_values
             }
-            TokenKind::Word(word) if COMBINING.contains(&word.as_str()) => {
-                let is_column = at > 0 && self.tokens[at - 1].kind == TokenKind::Other('.');
-                // `a IS DISTINCT FROM b` and `a IS NOT DISTINCT FROM b` are comparisons.
-                let is_comparison = word == "DISTINCT" && self.follows(at, &["IS", "NOT"]);
-                !is_column && !is_comparison
-            }
-            TokenKind::Word(word) if word == "OFFSET" => is_call || self.number(at + 1).is_some(),
-            TokenKind::Name => is_call,
+            TokenKind::Name => true,
             _ => false,
         }
     }
@@ -374,17 +594,19 @@ impl<'s> Tokens<'s> {
         })
     }
 
-    /// Returns whether no row is used for which the marker is false.
-    fn restrict(&self, marker: usize) -> bool {
-        let queries = self.queries_around(marker);
+    /// Returns whether no row is used for which the marker is false. The tokens from `end` on are left out.
+    fn restrict(&self, marker: usize, end: usize) -> bool {
+        let around = self.queries_around(self.tokens[marker].group);
+        let comes_too_late = || {
+            let mut others = self.table_queries();
+            others.retain(|query| !around.contains(query));
+            self.reads_only_queries(around[0]) && self.any_combines(&others, end)
+        };
         // One of the other branches would not be restricted.
-        let has_branches = (0..self.tokens.len()).any(|at| {
-            let query = self.query_of(self.tokens[at].group);
-            self.is(at, &["UNION", "INTERSECT", "EXCEPT", "MINUS"]) && queries.contains(&query)
-        });
-        !has_branches
-            && queries.iter().all(|query| self.is_table(*query))
+        !self.have_branches(&around)
+            && self.are_tables(&around)
             && self.is_condition_of_where(marker)
+            && !comes_too_late()
     }
 
     /// Returns whether the marker is one of the conditions that WHERE combines with AND, possibly in brackets.
@@ -399,7 +621,7 @@ impl<'s> Tokens<'s> {
             let level: Vec<_> = level.collect();
             let is_where = |at: &usize| *at < first && self.is(*at, &["WHERE"]);
             let Some(clause) = level.iter().rposition(is_where) else {
-                let is_list = |at: &usize| self.tokens[*at].kind == TokenKind::Other(',');
+                let is_list = |at: &usize| self.is_comma(*at);
                 if self.is_query(group) || level.iter().any(is_list) || self.has_alternative(&level)
                 {
                     return false;
@@ -424,20 +646,24 @@ impl<'s> Tokens<'s> {
         let begins = self.is_open(before)
             || self.is(before, &["WHERE"])
             || (self.is(before, &["AND"]) && !self.is_of_between(before));
-        let ends = match self.tokens.get(last + 1).map(|it| &it.kind) {
+        let ends = match self.kind(last + 1) {
             None | Some(TokenKind::Close) => true,
             _ => self.is(last + 1, &["AND"]) || self.is(last + 1, &CLAUSES),
         };
         begins && ends
     }
 
-    /// Returns whether the AND at `at` belongs to a BETWEEN.
+    /// Returns whether the AND at `at` belongs to a BETWEEN: each AND belongs to the last BETWEEN that is still without one.
     fn is_of_between(&self, at: usize) -> bool {
-        let group = self.tokens[at].group;
-        let mut words = (0..at).rev().filter(|before| {
-            self.tokens[*before].group == group && self.is(*before, &["BETWEEN", "AND"])
-        });
-        words.next().is_some_and(|word| self.is(word, &["BETWEEN"]))
+        let mut open = 0_usize;
+        for before in self.level_before(at) {
+            if self.is(before, &["BETWEEN"]) {
+                open += 1;
+            } else if self.is(before, &["AND"]) {
+                open = open.saturating_sub(1);
+            }
+        }
+        open > 0
     }
 
     fn has_alternative(&self, tokens: &[usize]) -> bool {
@@ -447,7 +673,7 @@ impl<'s> Tokens<'s> {
 
 /// Returns whether `name`, in upper case, is the name of an aggregate function.
 fn is_aggregate(name: &str) -> bool {
-    name.contains("AGG") || AGGREGATES.contains(&name)
+    name.ends_with("AGG") || name.contains("_AGG") || AGGREGATES.contains(&name)
 }
 
 #[cfg(test)]

@@ -214,10 +214,15 @@ fn the_numbers_of_a_limit_mean_what_they_mean_to_the_database() {
         assert!(found(dialect, take, skip).is_err(), "{dialect:?}");
     }
     let statement = Statement::parse(sqlite, sql).unwrap();
+    let decimal = |text: &str| Parameter::One(BoundValue::Decimal(Some(text.parse().unwrap())));
+    for (take, expected) in [("5", Some(5)), ("5.0", Some(5)), ("-1.0", None)] {
+        let range = statement.limited_rows(&[decimal(take), decimal("0.0")]);
+        assert_eq!(range.unwrap().unwrap().take, expected, "{take}");
+    }
     let big = Parameter::One(BoundValue::BigInteger(1.into()));
     let list = Parameter::List(JsonType::Integer, Vec::new());
     let zero = Parameter::One(BoundValue::Integer(Some(0)));
-    for take in [one("5"), big, list] {
+    for take in [one("5"), big, list, decimal("5.5"), decimal("1e30")] {
         let unfit = statement.limited_rows(&[take, zero.clone()]).unwrap_err();
         assert!(unfit.to_string().starts_with("`n` is not a number of rows"));
     }

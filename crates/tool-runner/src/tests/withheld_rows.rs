@@ -80,6 +80,26 @@ tools:
       statement: >
         SELECT r.id, r.doctor, r.note FROM records r ORDER BY r.level DESC, r.id LIMIT :limit OFFSET :offset
     result: { entity: Record, key: id, max_rows: 2 }
+  - name: union
+    description: Rows of two queries, to which no rule can be pushed down.
+    annotations: { readOnlyHint: true }
+    input_schema: { type: object }
+    execute:
+      type: sql
+      source: rows
+      statement: >
+        SELECT r.id, r.doctor, r.note FROM records r WHERE r.level > 1
+        UNION ALL SELECT s.id, s.doctor, s.note FROM records s WHERE s.level <= 1 ORDER BY id LIMIT 2
+    result: { entity: Record, key: id }
+  - name: distinct
+    description: Different rows of a query to which no rule can be pushed down. Only PostgreSQL compares the texts exactly.
+    annotations: { readOnlyHint: true }
+    input_schema: { type: object }
+    execute:
+      type: sql
+      source: rows
+      statement: SELECT DISTINCT r.doctor, r.ward FROM records r ORDER BY r.doctor, r.ward LIMIT 2
+    result: { entity: Record, key: doctor }
   - name: either
     description: A rule that does not restrict every row, and a limit.
     annotations: { readOnlyHint: true }
@@ -169,7 +189,7 @@ const DOCTOR_ONE_OR_FAILS: &str =
     r#"permit(principal, action, resource) when { resource.doctor == "d1" || false };"#;
 
 /// The calls, and whether their answers are the same also without pushdown.
-const CALLS: [(&str, &str, bool); 22] = [
+const CALLS: [(&str, &str, bool); 24] = [
     ("page", "{}", true),
     ("page", r#"{"limit": 1}"#, true),
     ("page", r#"{"limit": 2}"#, true),
@@ -188,6 +208,8 @@ const CALLS: [(&str, &str, bool); 22] = [
     ("paged", r#"{"limit": 3}"#, true),
     ("paged", r#"{"limit": 5, "offset": 9}"#, true),
     ("unmarked", r#"{"limit": 1, "offset": 1}"#, true),
+    ("union", "{}", true),
+    ("distinct", "{}", true),
     ("either", "{}", true),
     ("numbered", "{}", true),
     ("by_doctor", "{}", true),
@@ -318,8 +340,19 @@ async fn p3_a_limit_of_a_statement_counts_admitted_rows_only() {
             "sqlite" => assert_eq!(endless.column("id"), [4, 1]),
             _ => assert_eq!(endless.facts().error_kind, "invalid_arguments"),
         }
-        let either = call(&pushed, "either", "{}", DOCTOR_ONE).await;
-        assert_eq!(either.column("id"), [1, 4]);
+        for tool in ["either", "union"] {
+            let answer = call(&pushed, tool, "{}", DOCTOR_ONE).await;
+            assert_eq!(answer.column("id"), [1, 4], "{tool}");
+        }
+        let distinct = call(&pushed, "distinct", "{}", DOCTOR_ONE).await;
+        match database.kind() {
+            "postgres" => {
+                let rows = [("d1", "W1"), ("d1", "W2")]
+                    .map(|(doctor, ward)| json!({ "doctor": doctor, "ward": ward }));
+                assert_eq!(distinct.rows(), rows);
+            }
+            _ => assert_eq!(distinct.facts().error_kind, "row_rule_too_late"),
+        }
     }
 }
 
@@ -391,7 +424,7 @@ async fn checked_rows(harness: &Harness) -> Vec<u64> {
 
 fn pushed_calls() -> impl Iterator<Item = (&'static str, &'static str)> {
     let calls = CALLS.iter().map(|(tool, arguments, _)| (*tool, *arguments));
-    calls.filter(|(tool, _)| !["unmarked", "either"].contains(tool))
+    calls.filter(|(tool, _)| !["unmarked", "union", "distinct", "either"].contains(tool))
 }
 
 /// Tests the part of the time of an answer that does not depend on the machine. Without pushdown, the number of rows does

@@ -106,20 +106,14 @@ fn a_query_that_combines_rows_is_found() {
         "SELECT json_group_array(a) FROM t WHERE :row_rule",
         "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY a) FROM t WHERE :row_rule",
         "SELECT a FROM t WHERE :row_rule HAVING max(b) > 1",
-        "SELECT DISTINCT a FROM t WHERE :row_rule",
         "SELECT DISTINCT ON (a) a, b FROM t WHERE :row_rule",
         "SELECT a, row_number() OVER (ORDER BY a) FROM t WHERE :row_rule",
         "SELECT a, (lag(b) OVER w) FROM t WHERE :row_rule WINDOW w AS (ORDER BY a)",
-        "SELECT a FROM t WHERE :row_rule UNION ALL SELECT a FROM u",
-        "SELECT a FROM t WHERE :row_rule UNION SELECT a FROM u LIMIT 3",
-        "SELECT a FROM t WHERE :row_rule EXCEPT SELECT a FROM u",
-        "SELECT a FROM t WHERE :row_rule INTERSECT SELECT a FROM u",
-        "(SELECT a FROM t WHERE :row_rule) UNION (SELECT a FROM u)",
         "SELECT {f}(a) FROM t WHERE :row_rule",
         // Queries around the one with the marker.
         "SELECT count(*) FROM (SELECT a FROM t WHERE :row_rule) x",
         "SELECT a FROM (SELECT a FROM t WHERE :row_rule LIMIT 5) x LIMIT 3",
-        "SELECT a FROM (SELECT b.* FROM (SELECT DISTINCT * FROM t WHERE :row_rule) b) c",
+        "SELECT a FROM (SELECT b.* FROM (SELECT DISTINCT ON (a) * FROM t WHERE :row_rule) b) c",
         // A query with a name can be read again by any other query.
         "WITH x AS (SELECT a FROM t WHERE :row_rule) SELECT a FROM x",
         "WITH x AS NOT MATERIALIZED (SELECT a FROM t WHERE :row_rule) SELECT a, (SELECT count(*) FROM x) FROM x",
@@ -138,6 +132,8 @@ fn a_query_that_combines_rows_is_found() {
         "SELECT GROUP_CONCAT(a) FROM t WHERE :row_rule",
         "SELECT `max`(a) FROM t WHERE :row_rule",
         "SELECT DISTINCTROW a FROM t WHERE :row_rule",
+        "SELECT ROWNUM() AS n, a FROM t WHERE :row_rule",
+        "SELECT a FROM t WHERE :row_rule PROCEDURE ANALYSE()",
     ] {
         assert!(handling(SqlDialect::Mysql, sql).combines_rows, "{sql}");
     }
@@ -162,6 +158,8 @@ fn a_query_that_returns_its_rows_one_by_one_does_not_combine_them() {
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT a FROM n, t WHERE :row_rule",
         "SELECT a, 'count(*) GROUP BY a' FROM t WHERE :row_rule -- GROUP BY a",
         "SELECT a, (SELECT count(*) FROM u) AS n FROM t",
+        "SELECT procedure, minus, distinctrow, rownum FROM t WHERE :row_rule",
+        "SELECT staggered(a), aggregate_id(b) FROM t WHERE :row_rule",
     ] {
         for dialect in [SqlDialect::Sqlite, SqlDialect::Postgres] {
             assert!(!handling(dialect, sql).combines_rows, "{sql}");
@@ -178,6 +176,7 @@ fn a_marker_among_the_conditions_of_where_restricts_every_row() {
         "SELECT a FROM t WHERE a IS NOT NULL AND a NOT IN (1, 2) AND :row_rule",
         "SELECT a FROM t WHERE a BETWEEN 1 AND 2 AND :row_rule LIMIT 3",
         "SELECT a FROM t WHERE :row_rule AND a BETWEEN 1 AND 2 OFFSET 3",
+        "SELECT a FROM t WHERE b BETWEEN 0 BETWEEN 1 AND 2 AND 1 AND :row_rule",
         "SELECT CASE WHEN a OR b THEN 1 END FROM t WHERE :row_rule GROUP BY a HAVING a OR b",
         "SELECT a FROM t LEFT JOIN u ON u.a = t.a OR u.b WHERE :row_rule",
         "SELECT count(*) FROM (SELECT a FROM t WHERE :row_rule) x GROUP BY a HAVING b OR c",
@@ -215,6 +214,7 @@ fn any_other_marker_does_not_restrict_every_row() {
         "SELECT a FROM t WHERE CASE WHEN b AND :row_rule AND c THEN 1 END = 1",
         "SELECT a FROM t WHERE a BETWEEN 1 AND :row_rule",
         "SELECT a FROM t WHERE a BETWEEN :row_rule AND 1",
+        "SELECT a FROM t WHERE a BETWEEN 0 BETWEEN 1 AND 2 AND :row_rule",
         "SELECT a FROM t GROUP BY a HAVING :row_rule",
         "SELECT a FROM t WHERE b GROUP BY a HAVING c AND :row_rule",
         "SELECT a FROM t LEFT JOIN u ON u.a = t.a AND :row_rule",
@@ -232,4 +232,226 @@ fn any_other_marker_does_not_restrict_every_row() {
             assert!(!handling(dialect, sql).restricts_every_row, "{sql}");
         }
     }
+}
+
+#[test]
+fn a_bracketed_query_is_a_table_where_its_rows_are_read_or_returned() {
+    for sql in [
+        "SELECT s.a FROM s, (SELECT a, count(*) AS n FROM t GROUP BY a) x",
+        "SELECT a FROM ((SELECT a, count(*) AS n FROM t GROUP BY a)) x",
+        "SELECT a FROM (s JOIN (SELECT a FROM t LIMIT 1) y ON y.a = s.a)",
+        "SELECT a FROM a JOIN b ON a.x = b.x, (SELECT count(*) AS n FROM t) q",
+        "SELECT a FROM a JOIN b ON a.x = b.x JOIN (SELECT count(*) AS n FROM t) q ON q.n = a.x",
+        "SELECT a FROM a JOIN b USING (x), (SELECT count(*) AS n FROM t) q",
+        "SELECT a FROM a, LATERAL (SELECT count(*) AS n FROM t) q",
+        "SELECT a FROM a STRAIGHT_JOIN (SELECT count(*) AS n FROM t) q",
+        "(SELECT a FROM t ORDER BY a LIMIT 5)",
+        "((SELECT a FROM t ORDER BY a LIMIT 5))",
+        "((SELECT a FROM t) LIMIT 5)",
+        "WITH c AS (SELECT a FROM t) (SELECT a, count(*) FROM c GROUP BY a)",
+        "WITH c AS ((SELECT a, count(*) FROM t GROUP BY a)) SELECT a FROM c",
+        "WITH c (a, n) AS NOT MATERIALIZED (SELECT a, count(*) FROM t GROUP BY a) SELECT a FROM c",
+        "(SELECT a FROM t LIMIT 5) UNION ALL (SELECT a FROM t)",
+        "(SELECT a FROM t) UNION ALL (SELECT a FROM t LIMIT 5)",
+        "SELECT a FROM t WHERE b UNION ALL (SELECT a FROM t LIMIT 5)",
+        "SELECT a FROM ((SELECT a FROM t) UNION ALL (SELECT a FROM t LIMIT 5)) x",
+        "SELECT a FROM (TABLE t LIMIT 5) x",
+        // Names of columns and tables that are also words of clauses.
+        "SELECT a FROM t AS offset, (SELECT count(*) AS n FROM u) x",
+        "SELECT a FROM a JOIN b ON a.limit = b.where, (SELECT count(*) AS n FROM t) q",
+        "SELECT a FROM partition, (SELECT count(*) AS n FROM u) x",
+        // The function is an item of the FROM clause.
+        "SELECT a FROM unnest((SELECT array_agg(a) FROM t)) x",
+    ] {
+        for dialect in DIALECTS {
+            assert!(handling(dialect, sql).combines_rows, "{sql}");
+        }
+    }
+    for sql in [
+        "SELECT coalesce((SELECT count(*) FROM v), 0) AS n, a FROM t",
+        "SELECT a, ((SELECT count(*) FROM v)) AS n FROM t",
+        "SELECT a FROM t WHERE a IN (SELECT max(a) FROM v GROUP BY b LIMIT 3)",
+        "SELECT a FROM t WHERE a IN ((SELECT max(a) FROM v) UNION ALL (SELECT max(a) FROM w))",
+        "SELECT a FROM t JOIN u ON t.x = (SELECT max(y) FROM v)",
+        "SELECT a FROM s, t JOIN u ON t.x = (SELECT max(y) FROM v)",
+        "SELECT a FROM t ORDER BY (SELECT max(y) FROM v WHERE v.a = t.a)",
+        "SELECT a FROM t WHERE a IS DISTINCT FROM (SELECT max(y) FROM v)",
+        "SELECT extract(day FROM (SELECT max(y) FROM v)) AS d, a FROM t",
+        "SELECT (SELECT n FROM (SELECT count(*) AS n FROM v) x) AS n, a FROM t",
+    ] {
+        for dialect in DIALECTS {
+            assert!(!handling(dialect, sql).combines_rows, "{sql}");
+        }
+    }
+}
+
+#[test]
+fn a_marker_in_a_subquery_of_an_expression_does_not_restrict_every_row() {
+    for sql in [
+        "SELECT coalesce((SELECT a FROM t WHERE :row_rule), 0) FROM t",
+        "SELECT count(*) FILTER (WHERE EXISTS (SELECT a FROM t WHERE :row_rule)) FROM t",
+        "SELECT a FROM t WHERE a IS DISTINCT FROM (SELECT a FROM t WHERE :row_rule)",
+        "SELECT a FROM t WHERE a = extract(day FROM (SELECT a FROM t WHERE :row_rule))",
+        "SELECT a FROM t JOIN u ON t.x = (SELECT x FROM v WHERE :row_rule)",
+        "SELECT a FROM t WHERE a IN (SELECT a FROM (SELECT a FROM t WHERE :row_rule) x)",
+        "SELECT a FROM t OFFSET (SELECT n FROM t WHERE :row_rule)",
+    ] {
+        for dialect in DIALECTS {
+            assert!(!handling(dialect, sql).restricts_every_row, "{sql}");
+        }
+    }
+    for sql in [
+        "SELECT a FROM ((SELECT a FROM t WHERE :row_rule)) x",
+        "SELECT a FROM s, (SELECT a FROM t WHERE :row_rule) x",
+        "SELECT a FROM s JOIN u ON s.a = u.a, (SELECT a FROM t WHERE :row_rule) x",
+        "WITH x AS ((SELECT a FROM t WHERE :row_rule)) SELECT a FROM x",
+        "(SELECT a FROM t WHERE :row_rule)",
+    ] {
+        for dialect in DIALECTS {
+            assert!(handling(dialect, sql).restricts_every_row, "{sql}");
+        }
+    }
+}
+
+#[test]
+fn a_query_in_with_is_shared_also_in_redundant_brackets() {
+    let sql = "WITH x AS ((SELECT a FROM t WHERE :row_rule)) SELECT a FROM x";
+    assert!(handling(SqlDialect::Postgres, sql).combines_rows);
+}
+
+#[test]
+fn a_marker_that_comes_after_the_rows_were_combined_does_not_restrict_every_row() {
+    for sql in [
+        "WITH x AS (SELECT r.*, row_number() OVER (ORDER BY a) AS n FROM t r) SELECT a FROM x WHERE :row_rule AND n <= 3",
+        "SELECT a FROM (SELECT * FROM t ORDER BY a LIMIT 20) x WHERE :row_rule",
+        "SELECT a FROM ((SELECT * FROM t) LIMIT 20) x WHERE :row_rule",
+        "SELECT a FROM (SELECT a FROM (SELECT * FROM t LIMIT 20) y) x WHERE :row_rule",
+        "SELECT a FROM (SELECT a, count(*) AS n FROM t GROUP BY a) x CROSS JOIN (SELECT 1) y WHERE :row_rule",
+        "WITH x (a, n) AS (SELECT a, count(*) FROM t GROUP BY a), y AS (SELECT 1) SELECT a FROM y, \"X\" z WHERE :row_rule",
+        "WITH x AS (SELECT a FROM t LIMIT 5), y AS (SELECT a FROM x WHERE :row_rule) SELECT a FROM y",
+        "SELECT a FROM (SELECT a FROM t LIMIT 5) AS x (a, b) WHERE :row_rule",
+        "SELECT a FROM (SELECT a FROM t LIMIT 5) x, generate_series(1, 2) y WHERE :row_rule",
+        "WITH x AS (SELECT a FROM t LIMIT 5) SELECT a FROM {source} WHERE :row_rule",
+        "SELECT a FROM (TABLE t LIMIT 5) x WHERE :row_rule",
+    ] {
+        for dialect in DIALECTS {
+            let handling = handling(dialect, sql);
+            assert!(handling.combines_rows, "{sql}");
+            assert!(!handling.restricts_every_row, "{sql}");
+        }
+    }
+    for (sql, combines_rows) in [
+        (
+            "SELECT a FROM (SELECT a FROM t UNION ALL SELECT a FROM u) x WHERE :row_rule",
+            false,
+        ),
+        (
+            "SELECT a FROM ((SELECT a FROM t) UNION ALL (SELECT a FROM u)) x WHERE :row_rule LIMIT 5",
+            false,
+        ),
+        (
+            "SELECT a, count(*) FROM (SELECT a FROM t UNION ALL SELECT a FROM u) x WHERE :row_rule GROUP BY a",
+            true,
+        ),
+        (
+            "WITH x AS (SELECT a FROM t) SELECT a, count(*) FROM x WHERE :row_rule GROUP BY a",
+            true,
+        ),
+        (
+            "SELECT r.a FROM t r JOIN (SELECT a, max(d) AS d FROM t GROUP BY a) n ON n.d = r.d WHERE :row_rule",
+            false,
+        ),
+        (
+            "SELECT r.a FROM (SELECT a FROM t LIMIT 1) n, public.t r WHERE :row_rule",
+            false,
+        ),
+        (
+            "SELECT r.a FROM ((SELECT a FROM t LIMIT 1) n JOIN t r ON n.a = r.a) WHERE :row_rule",
+            false,
+        ),
+        (
+            "SELECT r.a FROM (t r JOIN (SELECT a FROM t LIMIT 1) n ON n.a = r.a) WHERE :row_rule",
+            false,
+        ),
+        (
+            "WITH x AS (SELECT a FROM t LIMIT 1) SELECT r.a FROM x JOIN other.x AS r ON r.a = x.a WHERE :row_rule",
+            false,
+        ),
+        ("SELECT count(*) FROM {source} WHERE :row_rule", true),
+        (
+            "SELECT count(*) FROM visible_rows(:a) r WHERE :row_rule",
+            true,
+        ),
+    ] {
+        for dialect in DIALECTS {
+            let handling = handling(dialect, sql);
+            assert!(handling.restricts_every_row, "{sql}");
+            assert_eq!(handling.combines_rows, combines_rows, "{sql}");
+        }
+    }
+}
+
+/// Tests that equal rows may be merged where only rows with the same texts are equal.
+#[test]
+fn distinct_and_set_operations_combine_rows_if_a_collation_decides_which_are_equal() {
+    for sql in [
+        "SELECT DISTINCT a FROM t",
+        "SELECT DISTINCT a FROM t WHERE :row_rule LIMIT 3",
+        "SELECT a FROM (SELECT DISTINCT a FROM t) x",
+        "SELECT a FROM t UNION SELECT a FROM u",
+        "SELECT a FROM t UNION DISTINCT SELECT a FROM u",
+        "SELECT a FROM t INTERSECT ALL SELECT a FROM u",
+        "SELECT a FROM t WHERE :row_rule EXCEPT SELECT a FROM u",
+        "(SELECT a FROM t WHERE :row_rule) UNION (SELECT a FROM u) LIMIT 5",
+        "SELECT a FROM (SELECT a FROM t UNION SELECT a FROM u) x WHERE :row_rule",
+    ] {
+        assert!(!handling(SqlDialect::Postgres, sql).combines_rows, "{sql}");
+        for dialect in [SqlDialect::Sqlite, SqlDialect::Mysql] {
+            assert!(handling(dialect, sql).combines_rows, "{sql}");
+        }
+    }
+    for dialect in DIALECTS {
+        let sql = "SELECT a FROM t WHERE :row_rule UNION ALL SELECT a FROM u ORDER BY a LIMIT 5";
+        let union = handling(dialect, sql);
+        assert!(!union.combines_rows && !union.restricts_every_row);
+        assert!(union.limit.is_some());
+    }
+    for sql in [
+        "SELECT DISTINCT ON (a) a, b FROM t",
+        "SELECT count(DISTINCT a) FROM t",
+        // The marker does not cover the other branch.
+        "SELECT a FROM t WHERE :row_rule UNION ALL SELECT a FROM (SELECT a FROM t LIMIT 5) x",
+        "(SELECT a FROM t WHERE :row_rule) UNION ALL (SELECT a FROM t ORDER BY a LIMIT 5)",
+        "SELECT a FROM t WHERE :row_rule UNION ALL SELECT count(*) FROM t",
+    ] {
+        for dialect in DIALECTS {
+            let handling = handling(dialect, sql);
+            assert!(handling.combines_rows, "{sql}");
+            assert!(!handling.restricts_every_row, "{sql}");
+        }
+    }
+}
+
+#[test]
+fn min_and_max_of_several_values_combine_no_rows_in_sqlite() {
+    let sql = "SELECT min(a, b), max(round(a, 1), b) FROM t";
+    assert!(!handling(SqlDialect::Sqlite, sql).combines_rows);
+    assert!(handling(SqlDialect::Postgres, sql).combines_rows);
+    for sql in ["SELECT min(a) FROM t", "SELECT max(round(a, 1)) FROM t"] {
+        assert!(handling(SqlDialect::Sqlite, sql).combines_rows, "{sql}");
+    }
+}
+
+#[test]
+fn an_aggregate_in_a_subquery_without_a_table_combines_the_rows_of_the_query_around_it() {
+    for sql in [
+        "SELECT (SELECT count(r.id)) AS n, id FROM t r",
+        "SELECT ((SELECT (SELECT count(r.id)))) AS n, id FROM t r WHERE :row_rule",
+    ] {
+        for dialect in DIALECTS {
+            assert!(handling(dialect, sql).combines_rows, "{sql}");
+        }
+    }
+    let of_others = "SELECT (SELECT (SELECT count(v.id)) FROM v) AS n, id FROM t r";
+    assert!(!handling(SqlDialect::Postgres, of_others).combines_rows);
 }
