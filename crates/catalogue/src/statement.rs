@@ -22,6 +22,7 @@ mod lists;
 mod named;
 mod quoted;
 mod row_handling;
+mod token_tree;
 mod values;
 
 pub use bound::{BoundList, BoundValue, Parameter, ParameterType};

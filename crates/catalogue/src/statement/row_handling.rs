@@ -20,9 +20,9 @@
 //!
 //! What is not understood counts as combining, and as not restricting.
 
-use super::columns::identifier;
 use super::limit::{RowNumber, TrailingLimit};
-use super::{BadStatement, ROW_RULE, Scanner, SqlDialect, SqlToken};
+use super::token_tree::{CLAUSES, QueryRole, SET_OPERATIONS, TokenKind, TokenTree};
+use super::{BadStatement, ROW_RULE, SqlDialect};
 
 /// Keywords of a query that combines rows, or selects them by their number. `OFFSET` is not one of them, because it can also
 /// be the name of a column.
@@ -30,9 +30,6 @@ const COMBINING: [&str; 5] = ["GROUP", "HAVING", "OVER", "LIMIT", "FETCH"];
 
 /// Keywords that combine rows in MySQL and MariaDB only. They can be names of columns in the other databases.
 const COMBINING_IN_MYSQL: [&str; 3] = ["DISTINCTROW", "MINUS", "PROCEDURE"];
-
-/// The set operations.
-const SET_OPERATIONS: [&str; 4] = ["UNION", "INTERSECT", "EXCEPT", "MINUS"];
 
 /// The aggregate functions of SQLite, PostgreSQL, MySQL and MariaDB, besides those whose name contains `_AGG` or ends with
 /// `AGG`, and the function that numbers the rows of a query.
@@ -90,29 +87,6 @@ const AGGREGATES: [&str; 51] = [
     "VAR_SAMP",
 ];
 
-/// Keywords with which a query begins.
-const QUERIES: [&str; 4] = ["SELECT", "WITH", "VALUES", "TABLE"];
-
-/// Keywords that end a WHERE clause.
-const CLAUSES: [&str; 16] = [
-    "GROUP",
-    "HAVING",
-    "WINDOW",
-    "ORDER",
-    "LIMIT",
-    "OFFSET",
-    "FETCH",
-    "FOR",
-    "LOCK",
-    "INTO",
-    "PROCEDURE",
-    "RETURNING",
-    "UNION",
-    "INTERSECT",
-    "EXCEPT",
-    "MINUS",
-];
-
 /// What a statement does with the governed rows.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct RowHandling {
@@ -122,55 +96,6 @@ pub(super) struct RowHandling {
     pub(super) restricts_every_row: bool,
     /// The limit at the end, which is not taken into account in `combines_rows`.
     pub(super) limit: Option<TrailingLimit>,
-}
-
-/// A token of a statement that is neither blank nor a comment.
-struct StatementToken<'s> {
-    kind: TokenKind<'s>,
-    at: usize,
-    /// The innermost pair of brackets around it, an index into [`TokenTree::groups`].
-    group: usize,
-}
-
-#[derive(PartialEq, Eq)]
-enum TokenKind<'s> {
-    /// A keyword, an identifier or a number, in upper case.
-    Word(String),
-    /// A quoted identifier in upper case.
-    Quoted(String),
-    Param(&'s str),
-    /// A `{name}`.
-    Name,
-    /// The bracket that opens this group.
-    Open(usize),
-    Close,
-    /// Any other character, or the first one of a quoted text.
-    Other(char),
-}
-
-/// The use of the rows of a query in the rest of the statement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum QueryRole {
-    /// They are read as those of a table, or are the result of the statement.
-    Table,
-    /// The query is named in WITH. The statement can read it several times.
-    Named,
-    /// The query is part of an expression.
-    Expression,
-}
-
-/// A pair of brackets, as the indexes of the two tokens.
-struct Group {
-    open: usize,
-    close: usize,
-}
-
-/// A statement as tokens in nested brackets.
-struct TokenTree<'s> {
-    dialect: SqlDialect,
-    tokens: Vec<StatementToken<'s>>,
-    /// The brackets. The first entry is the whole statement, which has none.
-    groups: Vec<Group>,
 }
 
 impl RowHandling {
@@ -198,272 +123,7 @@ impl RowHandling {
     }
 }
 
-impl<'s> TokenTree<'s> {
-    /// Returns `None` if the brackets do not match.
-    fn read(dialect: SqlDialect, sql: &'s str) -> Result<Option<Self>, BadStatement> {
-        let mut scanner = Scanner::new(dialect, sql);
-        let mut tokens = Vec::new();
-        let mut groups = vec![Group { open: 0, close: 0 }];
-        let mut open = vec![0];
-        while let Some((at, token)) = scanner.next()? {
-            let text = &sql[at..scanner.at];
-            let group = open.last().copied().unwrap_or_default();
-            let kind = match (token, text) {
-                (SqlToken::Blank | SqlToken::Comment | SqlToken::Semicolon, _) => continue,
-                (SqlToken::Other, "(") => {
-                    open.push(groups.len());
-                    let at = tokens.len();
-                    groups.push(Group {
-                        open: at,
-                        close: at,
-                    });
-                    TokenKind::Open(groups.len() - 1)
-                }
-                (SqlToken::Other, ")") => {
-                    groups[group].close = tokens.len();
-                    open.pop();
-                    TokenKind::Close
-                }
-                (SqlToken::Word, word) => TokenKind::Word(word.to_uppercase()),
-                (SqlToken::Param(name), _) => TokenKind::Param(name),
-                (SqlToken::Name(_), _) => TokenKind::Name,
-                (SqlToken::Other | SqlToken::Placeholder, text) => match identifier(text) {
-                    Some(name) => TokenKind::Quoted(name.to_uppercase()),
-                    None => TokenKind::Other(text.chars().next().unwrap_or_default()),
-                },
-            };
-            // The closing bracket belongs to the same group as the opening one.
-            let group = match (&kind, open.last()) {
-                (TokenKind::Close, None) => return Ok(None),
-                (TokenKind::Close, Some(around)) => *around,
-                _ => group,
-            };
-            tokens.push(StatementToken { kind, at, group });
-        }
-        Ok((open.len() == 1).then_some(Self {
-            dialect,
-            tokens,
-            groups,
-        }))
-    }
-
-    fn kind(&self, at: usize) -> Option<&TokenKind<'s>> {
-        self.tokens.get(at).map(|token| &token.kind)
-    }
-
-    /// Returns the word at `at` if it can be a keyword. After a dot, it is the name of a column.
-    fn word(&self, at: usize) -> Option<&str> {
-        let is_column = at > 0 && self.kind(at - 1) == Some(&TokenKind::Other('.'));
-        match self.kind(at)? {
-            TokenKind::Word(word) if !is_column => Some(word),
-            _ => None,
-        }
-    }
-
-    /// Returns whether the token at `at` is one of these keywords.
-    fn is(&self, at: usize, words: &[&str]) -> bool {
-        self.word(at).is_some_and(|word| words.contains(&word))
-    }
-
-    /// Returns whether the token before `at` is one of these words.
-    fn follows(&self, at: usize, words: &[&str]) -> bool {
-        at.checked_sub(1)
-            .is_some_and(|before| self.is(before, words))
-    }
-
-    fn is_open(&self, at: usize) -> bool {
-        matches!(self.kind(at), Some(TokenKind::Open(_)))
-    }
-
-    fn is_comma(&self, at: usize) -> bool {
-        self.tokens[at].kind == TokenKind::Other(',')
-    }
-
-    /// Returns the indexes of the tokens before `at` in the same brackets, without those of inner brackets.
-    fn level_before(&self, at: usize) -> impl DoubleEndedIterator<Item = usize> {
-        let group = self.tokens[at].group;
-        (0..at).filter(move |before| self.tokens[*before].group == group)
-    }
-
-    /// Returns whether the brackets contain a query, and not an expression or a join.
-    fn is_query(&self, group: usize) -> bool {
-        let first = self.first_of(group);
-        match self.kind(first) {
-            _ if group == 0 => true,
-            // A query in brackets of its own, or the first branch of a set operation.
-            Some(TokenKind::Open(inner)) => {
-                let next = self.groups[*inner].close + 1;
-                let is_all = next == self.groups[group].close || self.is(next, &CLAUSES);
-                is_all && self.is_query(*inner)
-            }
-            _ => self.is(first, &QUERIES),
-        }
-    }
-
-    /// Returns the index of the first token in the brackets.
-    fn first_of(&self, group: usize) -> usize {
-        match group {
-            0 => 0,
-            _ => self.groups[group].open + 1,
-        }
-    }
-
-    /// Returns whether the FROM clause of a query begins at `at`. `extract(day FROM a)` and `a IS DISTINCT FROM b` have none.
-    fn is_from(&self, at: usize) -> bool {
-        self.is(at, &["FROM"])
-            && self.is_query(self.tokens[at].group)
-            && !self.follows(at, &["DISTINCT"])
-    }
-
-    /// Returns the use of the rows of the query in these brackets.
-    fn role(&self, query: usize) -> QueryRole {
-        let mut group = query;
-        while group != 0 {
-            let opens_at = self.groups[group].open;
-            if let Some(role) = self.role_at(opens_at) {
-                return role;
-            }
-            group = self.tokens[opens_at].group;
-        }
-        QueryRole::Table
-    }
-
-    /// Returns the role of a query in brackets that open at `at`, by the last clause before it. Returns `None` if its role is
-    /// that of the brackets around it: it is a branch of a set operation, or in redundant brackets, or an argument.
-    fn role_at(&self, at: usize) -> Option<QueryRole> {
-        let first = self.first_of(self.tokens[at].group);
-        let mut is_list = false;
-        for before in self.level_before(at).rev() {
-            let Some(word) = self.word(before) else {
-                is_list |= self.is_comma(before);
-                continue;
-            };
-            match word {
-                "FROM" if self.is_from(before) => return Some(QueryRole::Table),
-                "JOIN" | "STRAIGHT_JOIN" => return Some(QueryRole::Table),
-                "WITH" if before == first && self.follows(at, &["AS", "MATERIALIZED"]) => {
-                    return Some(QueryRole::Named);
-                }
-                "WITH" if before == first => return Some(QueryRole::Table),
-                // After a comma, the next item of the FROM clause begins.
-                "ON" if is_list => {}
-                "SELECT" | "WHERE" | "ON" | "HAVING" | "LIMIT" => {
-                    return Some(QueryRole::Expression);
-                }
-                // These words can also be names, so more than the word is required.
-                "GROUP" | "ORDER" | "PARTITION" if self.is(before + 1, &["BY"]) => {
-                    return Some(QueryRole::Expression);
-                }
-                "OFFSET" if before + 1 == at => return Some(QueryRole::Expression),
-                "VALUES" if before == first => return Some(QueryRole::Expression),
-                word if SET_OPERATIONS.contains(&word) => return None,
-                _ => {}
-            }
-        }
-        None
-    }
-
-    /// Returns the innermost query that contains the tokens of `group`.
-    fn query_of(&self, mut group: usize) -> usize {
-        while !self.is_query(group) {
-            group = self.tokens[self.groups[group].open].group;
-        }
-        group
-    }
-
-    /// Returns the innermost query around the query `query`, which is not the whole statement.
-    fn query_around(&self, query: usize) -> usize {
-        self.query_of(self.tokens[self.groups[query].open].group)
-    }
-
-    /// Returns the queries that contain the tokens of `group`, from the innermost one to the whole statement.
-    fn queries_around(&self, group: usize) -> Vec<usize> {
-        let mut query = self.query_of(group);
-        let mut queries = vec![query];
-        while query != 0 {
-            query = self.query_around(query);
-            queries.push(query);
-        }
-        queries
-    }
-
-    /// Returns whether none of the queries is part of an expression.
-    fn are_tables(&self, queries: &[usize]) -> bool {
-        queries
-            .iter()
-            .all(|query| self.role(*query) != QueryRole::Expression)
-    }
-
-    /// Returns the queries of the statement, without the subqueries of its expressions.
-    fn table_queries(&self) -> Vec<usize> {
-        (0..self.groups.len())
-            .filter(|group| self.is_query(*group) && self.are_tables(&self.queries_around(*group)))
-            .collect()
-    }
-
-    /// Returns whether an item of a FROM clause begins at `at`.
-    fn begins_item(&self, at: usize) -> bool {
-        let Some(before) = at.checked_sub(1) else {
-            return false;
-        };
-        match self.tokens[before].kind {
-            TokenKind::Other(',') => {
-                self.is_query(self.tokens[at].group) && self.role_at(at) == Some(QueryRole::Table)
-            }
-            TokenKind::Open(group) => !self.is_query(group) && self.begins_item(before),
-            _ if self.is(before, &["LATERAL", "ONLY"]) => self.begins_item(before),
-            _ => self.is(before, &["JOIN", "STRAIGHT_JOIN"]) || self.is_from(before),
-        }
-    }
-
-    /// Returns whether the query reads the results of other queries of the statement, and no table of the database.
-    fn reads_only_queries(&self, query: usize) -> bool {
-        let mut reads_query = false;
-        for at in 0..self.tokens.len() {
-            if self.query_of(self.tokens[at].group) != query || !self.begins_item(at) {
-                continue;
-            }
-            match &self.tokens[at].kind {
-                TokenKind::Open(group) => reads_query |= self.is_query(*group),
-                TokenKind::Word(word) if word == "LATERAL" => {}
-                // A function.
-                TokenKind::Word(_) | TokenKind::Quoted(_) if self.is_open(at + 1) => {}
-                TokenKind::Word(name) | TokenKind::Quoted(name) => {
-                    let has_schema = self.kind(at + 1) == Some(&TokenKind::Other('.'));
-                    if has_schema || !self.is_query_name(name) {
-                        return false;
-                    }
-                    reads_query = true;
-                }
-                // The name of a query, if the statement names any.
-                TokenKind::Name if (0..at).any(|at| self.is(at, &["WITH"])) => reads_query = true,
-                TokenKind::Name => return false,
-                _ => {}
-            }
-        }
-        reads_query
-    }
-
-    /// Returns whether a query of the statement may have this name: it is followed by `AS (`, possibly after a list of columns.
-    fn is_query_name(&self, name: &str) -> bool {
-        (0..self.tokens.len()).any(|at| {
-            let next = match self.kind(at + 1) {
-                Some(TokenKind::Open(columns)) => self.groups[*columns].close + 1,
-                _ => at + 1,
-            };
-            matches!(&self.tokens[at].kind, TokenKind::Word(it) | TokenKind::Quoted(it) if it == name)
-                && self.is(next, &["AS"])
-                && (self.is_open(next + 1) || self.is(next + 1, &["NOT", "MATERIALIZED"]))
-        })
-    }
-
-    /// Returns whether the rows of one of these queries are combined by a set operation with others.
-    fn have_branches(&self, queries: &[usize]) -> bool {
-        (0..self.tokens.len()).any(|at| {
-            self.is(at, &SET_OPERATIONS) && queries.contains(&self.query_of(self.tokens[at].group))
-        })
-    }
-
+impl TokenTree<'_> {
     /// Returns whether one of the queries that count combines rows. The tokens from `end` on are left out.
     fn combine(&self, marker: Option<usize>, end: usize) -> bool {
         let Some(marker) = marker else {
