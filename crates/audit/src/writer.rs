@@ -29,7 +29,7 @@ use crate::canonical::RecordEntry;
 use crate::recent_leaves::RecentLeaves;
 use crate::second_copy::SecondCopy;
 use crate::store::{
-    Address, AppendError, Appended, LONGEST_WRITE, MAX_BATCH, NewSubjectKey, StoreUpkeep,
+    Address, AppendError, AppendResult, LONGEST_WRITE, MAX_BATCH, NewSubjectKey, StoreUpkeep,
     StoreWriter, StoredEntry, TreeGrowth, WRITE_LIMIT, open_error,
 };
 use crate::store_health::StoreHealth;
@@ -458,7 +458,7 @@ async fn store(
         let pending = growth.take_if(|_| is_shared);
         let growing = pending.as_ref().map(|pending| &pending.growth);
         match connection.append(&entries, growing).await {
-            Ok(Appended { first, has_grown }) => {
+            Ok(AppendResult { first, has_grown }) => {
                 counter!(names::AUDIT_RECORDS).increment(entries.len() as u64);
                 stored.add(first, &entries);
                 if let Some(copy) = copy {

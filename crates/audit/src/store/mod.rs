@@ -126,7 +126,7 @@ impl AppendError {
 
 /// The result of a transaction that appended records and let the tree grow.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Appended {
+pub(crate) struct AppendResult {
     /// The sequence number of the first record. It has no meaning if there are no records.
     pub(crate) first: u64,
     /// Whether there was a growth, and the stored tree was the one that it begins with.
@@ -190,7 +190,7 @@ impl StoreWriter {
         &mut self,
         entries: &[&RecordEntry],
         growth: Option<&TreeGrowth>,
-    ) -> Result<Appended, AppendError> {
+    ) -> Result<AppendResult, AppendError> {
         match self {
             Self::Sqlite(writer) => writer.append(entries, growth).await,
             Self::Postgres(writer) => writer.append(entries, growth).await,

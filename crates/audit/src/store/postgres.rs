@@ -8,8 +8,8 @@ use wardgate_store::postgres::{PostgresPool, PostgresServer, Rights, Schema, onl
 use wardgate_store::{DatabaseSettings, MigrationError};
 
 use super::{
-    AppendError, Appended, LONGEST_WRITE, MovedSubjectKey, NewSubjectKey, READ_LIMIT, READ_WAIT,
-    READERS, StoreUpkeep, StoredEntry, TreeGrowth, signed, unsigned,
+    AppendError, AppendResult, LONGEST_WRITE, MovedSubjectKey, NewSubjectKey, READ_LIMIT,
+    READ_WAIT, READERS, StoreUpkeep, StoredEntry, TreeGrowth, signed, unsigned,
 };
 use crate::canonical::RecordEntry;
 
@@ -305,7 +305,7 @@ impl PostgresWriter {
         &mut self,
         entries: &[&RecordEntry],
         growth: Option<&TreeGrowth>,
-    ) -> Result<Appended, AppendError> {
+    ) -> Result<AppendResult, AppendError> {
         let append = match growth {
             Some(growth) => bind_growth(bind(sqlx::query(APPEND_AND_GROW), entries), growth),
             None => bind(sqlx::query(APPEND), entries),
@@ -314,7 +314,7 @@ impl PostgresWriter {
             .try_map(|row| FromRow::from_row(&row))
             .fetch_one(&mut self.0)
             .await?;
-        Ok(Appended {
+        Ok(AppendResult {
             first: unsigned(first),
             has_grown,
         })

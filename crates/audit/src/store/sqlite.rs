@@ -14,7 +14,7 @@ use wardgate_store::{DatabaseSettings, MigrationError, Row, is_corrupt};
 use wardgate_transparency::TILE_WIDTH;
 
 use super::{
-    AppendError, Appended, LONGEST_WRITE, MAX_BATCH, MovedSubjectKey, NewSubjectKey, READ_WAIT,
+    AppendError, AppendResult, LONGEST_WRITE, MAX_BATCH, MovedSubjectKey, NewSubjectKey, READ_WAIT,
     READERS, StoreUpkeep, StoredEntry, TreeGrowth, signed, unsigned,
 };
 use crate::canonical::RecordEntry;
@@ -342,12 +342,12 @@ impl SqliteWriter {
         &mut self,
         entries: &[&RecordEntry],
         growth: Option<&TreeGrowth>,
-    ) -> Result<Appended, AppendError> {
+    ) -> Result<AppendResult, AppendError> {
         let Some(growth) = growth else {
             let append = sqlx::query(APPENDS[statement_index(entries.len())].as_str());
             let append = bind(append, entries);
             let last = append.execute(&mut self.0).await?.last_insert_rowid();
-            return Appended::up_to(last, entries, false);
+            return AppendResult::up_to(last, entries, false);
         };
         let rows = self.append_and_grow(entries, growth).await;
         if let Err(sqlx::Error::Database(_)) = rows {
@@ -357,7 +357,7 @@ impl SqliteWriter {
         }
         let rows = rows?;
         let last = rows.last().ok_or(sqlx::Error::RowNotFound)?;
-        Appended::up_to(last.try_get("last")?, entries, rows.len() == 2)
+        AppendResult::up_to(last.try_get("last")?, entries, rows.len() == 2)
     }
 
     async fn append_and_grow(
@@ -605,7 +605,7 @@ impl SqliteWriter {
     }
 }
 
-impl Appended {
+impl AppendResult {
     /// Returns the result for `entries`, of which the last one has the sequence number `last`.
     fn up_to(last: i64, entries: &[&RecordEntry], has_grown: bool) -> Result<Self, AppendError> {
         let first = (unsigned(last) + 1).checked_sub(entries.len() as u64);
