@@ -21,11 +21,12 @@
 //! What is not understood counts as combining, and as not restricting.
 
 use super::limit::{RowNumber, TrailingLimit};
-use super::token_tree::{CLAUSES, QueryRole, SET_OPERATIONS, TokenKind, TokenTree};
+use super::token_tree::{
+    CLAUSES, QueryRole, RESERVED_CLAUSES, SET_OPERATIONS, TokenKind, TokenTree,
+};
 use super::{BadStatement, ROW_RULE, SqlDialect};
 
-/// Keywords of a query that combines rows, or selects them by their number. `OFFSET` is not one of them, because it can also
-/// be the name of a column.
+/// Keywords of a query that combines rows, or selects them by their number.
 const COMBINING: [&str; 5] = ["GROUP", "HAVING", "OVER", "LIMIT", "FETCH"];
 
 /// Keywords that combine rows in MySQL and MariaDB only. They can be names of columns in the other databases.
@@ -134,7 +135,9 @@ impl TokenTree<'_> {
         let is_shared = around
             .iter()
             .any(|query| self.role(*query) == QueryRole::Named);
-        let covers_part = self.have_branches(&around) || self.reads_only_queries(around[0]);
+        let covers_part = self.have_branches(&around)
+            || self.reads_only_queries(around[0])
+            || !self.are_tables(&around);
         is_shared
             || self.any_combines(&around, end)
             || (covers_part && self.any_combines(&self.table_queries(), end))
@@ -171,7 +174,11 @@ impl TokenTree<'_> {
             "DISTINCT" if self.follows(at, &["IS", "NOT"]) => false,
             "DISTINCT" => merges_different_texts || self.is(at + 1, &["ON"]),
             "UNION" if self.is(at + 1, &["ALL"]) => false,
-            "OFFSET" => self.is_open(at + 1) || self.number(at + 1).is_some(),
+            // In the other databases, it can be the name of a column.
+            "OFFSET" if self.dialect != SqlDialect::Postgres => {
+                self.is_open(at + 1) || self.number(at + 1).is_some()
+            }
+            "OFFSET" => true,
             _ if COMBINING_IN_MYSQL.contains(&word) => self.dialect == SqlDialect::Mysql,
             _ if SET_OPERATIONS.contains(&word) => merges_different_texts,
             _ => COMBINING.contains(&word),
@@ -259,12 +266,16 @@ impl TokenTree<'_> {
         let around = self.queries_around(self.tokens[marker].group);
         let comes_too_late = || {
             let mut others = self.table_queries();
-            others.retain(|query| !around.contains(query));
+            // Without RECURSIVE, a query that begins later is not one that the query with the marker reads.
+            let is_recursive = (0..marker).any(|at| self.is(at, &["RECURSIVE"]));
+            others.retain(|query| {
+                !around.contains(query) && (is_recursive || self.groups[*query].open < marker)
+            });
             self.reads_only_queries(around[0]) && self.any_combines(&others, end)
         };
         // One of the other branches would not be restricted.
         !self.have_branches(&around)
-            && self.are_tables(&around)
+            && self.reach_result(around[0], &mut Vec::new())
             && self.is_condition_of_where(marker)
             && !comes_too_late()
     }
@@ -289,12 +300,15 @@ impl TokenTree<'_> {
                 (first, last) = (self.groups[group].open, self.groups[group].close);
                 continue;
             };
-            let conditions = level[clause..].iter().copied();
-            let conditions = conditions.take_while(|at| !self.is(*at, &CLAUSES));
-            let conditions: Vec<_> = conditions.collect();
-            return self.is_query(group)
-                && conditions.contains(&first)
-                && !self.has_alternative(&conditions);
+            let until = |words: &[&str]| -> Vec<usize> {
+                let conditions = level[clause..].iter().copied();
+                conditions.take_while(|at| !self.is(*at, words)).collect()
+            };
+            let conditions = until(&CLAUSES);
+            // Some words that end the conditions can also be the name of a column, after which the conditions go on.
+            let has_alternative = self.has_alternative(&conditions)
+                || (until(&RESERVED_CLAUSES).iter()).any(|at| self.is(*at, &["OR", "XOR"]));
+            return self.is_query(group) && conditions.contains(&first) && !has_alternative;
         }
     }
 

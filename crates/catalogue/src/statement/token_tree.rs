@@ -34,6 +34,17 @@ pub(super) const CLAUSES: [&str; 16] = [
     "MINUS",
 ];
 
+/// Keywords that end a WHERE clause, and that no database accepts as the name of a column.
+pub(super) const RESERVED_CLAUSES: [&str; 7] = [
+    "GROUP",
+    "HAVING",
+    "ORDER",
+    "LIMIT",
+    "UNION",
+    "INTERSECT",
+    "EXCEPT",
+];
+
 /// A token of a statement that is neither blank nor a comment.
 pub(super) struct StatementToken<'s> {
     pub(super) kind: TokenKind<'s>,
@@ -95,7 +106,8 @@ impl<'s> TokenTree<'s> {
             let group = open.last().copied().unwrap_or_default();
             let kind = match (token, text) {
                 (SqlToken::Blank | SqlToken::Comment | SqlToken::Semicolon, _) => continue,
-                (SqlToken::Other, "(") => {
+                // PostgreSQL has lists of values in square brackets.
+                (SqlToken::Other, "(" | "[") => {
                     open.push(groups.len());
                     let at = tokens.len();
                     groups.push(Group {
@@ -104,7 +116,7 @@ impl<'s> TokenTree<'s> {
                     });
                     TokenKind::Open(groups.len() - 1)
                 }
-                (SqlToken::Other, ")") => {
+                (SqlToken::Other, ")" | "]") => {
                     groups[group].close = tokens.len();
                     open.pop();
                     TokenKind::Close
@@ -279,6 +291,48 @@ impl<'s> TokenTree<'s> {
             .all(|query| self.role(*query) != QueryRole::Expression)
     }
 
+    /// Returns whether every row of the result comes from rows of `query`, as far as the text shows: the query and the queries around
+    /// it are tables, and if one of them has a name, a query for which the same holds reads it. `seen` are queries that are
+    /// being followed already.
+    pub(super) fn reach_result(&self, query: usize, seen: &mut Vec<usize>) -> bool {
+        let around = self.queries_around(query);
+        if seen.contains(&query) || !self.are_tables(&around) {
+            return false;
+        }
+        seen.push(query);
+        let mut named = around
+            .iter()
+            .filter(|query| self.role(**query) == QueryRole::Named);
+        let Some(name) = named.next().map(|query| self.name_of(*query)) else {
+            return true;
+        };
+        (0..self.tokens.len()).any(|at| {
+            let is_read = match &self.tokens[at].kind {
+                TokenKind::Word(it) | TokenKind::Quoted(it) => Some(it.as_str()) == name,
+                _ => false,
+            };
+            is_read
+                && self.begins_item(at)
+                && self.reach_result(self.query_of(self.tokens[at].group), seen)
+        })
+    }
+
+    /// Returns the name of a query in WITH: `name AS (` or `name (columns) AS NOT MATERIALIZED (`.
+    fn name_of(&self, query: usize) -> Option<&str> {
+        let mut at = self.groups[query].open.checked_sub(1)?;
+        while self.is_open(at) || self.is(at, &["AS", "NOT", "MATERIALIZED"]) {
+            at = at.checked_sub(1)?;
+        }
+        if self.kind(at) == Some(&TokenKind::Close) {
+            let columns = self.groups.iter().find(|group| group.close == at)?;
+            at = columns.open.checked_sub(1)?;
+        }
+        match self.kind(at)? {
+            TokenKind::Word(name) | TokenKind::Quoted(name) => Some(name),
+            _ => None,
+        }
+    }
+
     /// Returns the queries of the statement, without the subqueries of its expressions.
     pub(super) fn table_queries(&self) -> Vec<usize> {
         (0..self.groups.len())
@@ -293,7 +347,10 @@ impl<'s> TokenTree<'s> {
         };
         match self.tokens[before].kind {
             TokenKind::Other(',') => {
-                self.is_query(self.tokens[at].group) && self.role_at(at) == Some(QueryRole::Table)
+                // Without a FROM before, it is the next query in WITH.
+                self.is_query(self.tokens[at].group)
+                    && self.level_before(at).any(|before| self.is_from(before))
+                    && self.role_at(at) == Some(QueryRole::Table)
             }
             TokenKind::Open(group) => !self.is_query(group) && self.begins_item(before),
             _ if self.is(before, &["LATERAL", "ONLY"]) => self.begins_item(before),

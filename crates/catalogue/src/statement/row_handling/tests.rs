@@ -72,11 +72,20 @@ fn a_limit_that_is_not_understood_combines_rows() {
 }
 
 #[test]
+fn an_offset_that_is_an_expression_combines_rows() {
+    for end in ["", " ROWS FETCH NEXT 10 ROWS ONLY", " LIMIT :n"] {
+        let sql =
+            format!("SELECT id FROM t WHERE :row_rule ORDER BY id OFFSET coalesce(:m, 0){end}");
+        assert!(handling(SqlDialect::Postgres, &sql).combines_rows, "{sql}");
+    }
+}
+
+#[test]
 fn other_words_are_no_limit() {
     for sql in [
         "SELECT id, 'x LIMIT 5' FROM t WHERE :row_rule -- LIMIT 5",
         "SELECT id FROM t WHERE :row_rule ORDER BY \"limit\"",
-        "SELECT t.limit, t.group, offset, first FROM t WHERE :row_rule",
+        "SELECT t.limit, t.group, t.offset, first FROM t WHERE :row_rule",
         "SELECT id FROM t WHERE :row_rule /* LIMIT 5 */",
         "SELECT id, (SELECT a FROM u LIMIT 1) AS a FROM t WHERE :row_rule",
         "SELECT id FROM t WHERE :row_rule AND id IN (SELECT id FROM u ORDER BY a LIMIT 5)",
@@ -87,6 +96,8 @@ fn other_words_are_no_limit() {
             assert!(!handling.combines_rows, "{sql}");
         }
     }
+    let column = "SELECT offset FROM t WHERE :row_rule ORDER BY offset";
+    assert!(!handling(SqlDialect::Sqlite, column).combines_rows);
     let quoted = "SELECT `limit`, \"count\" FROM t WHERE :row_rule LIMIT 3";
     let handling = handling(SqlDialect::Mysql, quoted);
     assert!(handling.limit.is_some() && !handling.combines_rows);
@@ -194,6 +205,10 @@ fn a_marker_among_the_conditions_of_where_restricts_every_row() {
 fn any_other_marker_does_not_restrict_every_row() {
     for sql in [
         "SELECT a FROM t",
+        "WITH x AS (SELECT b FROM t WHERE :row_rule) SELECT a FROM t WHERE b IN (SELECT b FROM x)",
+        "WITH x AS (SELECT b FROM t WHERE :row_rule), y AS (SELECT b FROM x) SELECT a FROM t WHERE b IN (SELECT b FROM y)",
+        "WITH RECURSIVE x AS (SELECT b FROM x WHERE :row_rule) SELECT a FROM t",
+        "SELECT a FROM t WHERE :row_rule AND procedure = 1 OR b",
         "SELECT ':row_rule' FROM t WHERE 1 = 1",
         "SELECT :row_rule FROM t",
         "SELECT a FROM t WHERE a = 1 OR :row_rule",
@@ -332,6 +347,10 @@ fn a_marker_that_comes_after_the_rows_were_combined_does_not_restrict_every_row(
         "SELECT a FROM (SELECT a FROM t LIMIT 5) AS x (a, b) WHERE :row_rule",
         "SELECT a FROM (SELECT a FROM t LIMIT 5) x, generate_series(1, 2) y WHERE :row_rule",
         "WITH x AS (SELECT a FROM t LIMIT 5) SELECT a FROM {source} WHERE :row_rule",
+        "SELECT x.a FROM (SELECT * FROM t ORDER BY d LIMIT 5) x WHERE EXISTS (SELECT 1 FROM u WHERE u.a = x.a AND :row_rule)",
+        "SELECT a FROM (SELECT a, count(*) AS n FROM t GROUP BY a) x WHERE a IN (SELECT a FROM t WHERE :row_rule)",
+        "WITH x AS (SELECT a FROM t LIMIT 5), y AS (SELECT 1) SELECT a FROM x JOIN y ON x.a && ARRAY[1, 2] WHERE :row_rule",
+        "WITH RECURSIVE y AS (SELECT a FROM x WHERE :row_rule), x AS (SELECT a FROM t LIMIT 5) SELECT a FROM y",
         "SELECT a FROM (TABLE t LIMIT 5) x WHERE :row_rule",
     ] {
         for dialect in DIALECTS {
@@ -376,6 +395,10 @@ fn a_marker_that_comes_after_the_rows_were_combined_does_not_restrict_every_row(
         (
             "WITH x AS (SELECT a FROM t LIMIT 1) SELECT r.a FROM x JOIN other.x AS r ON r.a = x.a WHERE :row_rule",
             false,
+        ),
+        (
+            "WITH x AS (SELECT * FROM t), y AS (SELECT a FROM x WHERE :row_rule), z AS (SELECT a, count(*) FROM y GROUP BY a) SELECT a FROM z",
+            true,
         ),
         ("SELECT count(*) FROM {source} WHERE :row_rule", true),
         (
