@@ -91,7 +91,11 @@ struct ConditionWriter<'a> {
 /// Each method returns `None` for an expression that it does not support.
 impl ConditionWriter<'_> {
     /// Translates a policy. `withholds` tells whether each of these results of the clause, and an unknown one, withholds the row.
-    fn clause(&mut self, policy: &Policy, withholds: impl Fn(Absence) -> bool) -> Option<String> {
+    fn clause(
+        &mut self,
+        policy: &Policy,
+        withholds: impl Fn(ConditionResults) -> bool,
+    ) -> Option<String> {
         let bound = self.values.len();
         let pst = policy.to_pst();
         let body = pst.as_ref().ok().map(pst::Policy::body);
@@ -272,12 +276,12 @@ impl ConditionWriter<'_> {
 /// The results that a condition can have in SQL, besides unknown, for a row without one of its attributes, for which Cedar
 /// fails.
 #[derive(Debug, Clone, Copy)]
-struct Absence {
+struct ConditionResults {
     can_be_true: bool,
     can_be_false: bool,
 }
 
-impl Absence {
+impl ConditionResults {
     const UNKNOWN: Self = Self {
         can_be_true: false,
         can_be_false: false,
@@ -299,7 +303,10 @@ impl Absence {
 }
 
 /// Returns the results that either of two operands contributes, or `None` if neither reads an absent attribute.
-fn either(one: Option<Absence>, other: Option<Absence>) -> Option<Absence> {
+fn either(
+    one: Option<ConditionResults>,
+    other: Option<ConditionResults>,
+) -> Option<ConditionResults> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.or(other)),
         (one, other) => one.or(other),
@@ -308,14 +315,14 @@ fn either(one: Option<Absence>, other: Option<Absence>) -> Option<Absence> {
 
 /// Returns the results of the conditions of a policy for a row without one of their attributes, or `None` if Cedar reads no
 /// absent attribute.
-fn absence(policy: &Template) -> Option<Absence> {
+fn absence(policy: &Template) -> Option<ConditionResults> {
     let mut present = BTreeSet::new();
     let mut found = None;
     for clause in policy.clauses() {
         let (Clause::When(expr) | Clause::Unless(expr)) = clause;
         let of_clause = absence_in(expr, &present);
         if let Clause::Unless(_) = clause {
-            found = conjunction(found, of_clause.map(Absence::not));
+            found = conjunction(found, of_clause.map(ConditionResults::not));
         } else {
             found = conjunction(found, of_clause);
             add_tested(expr, &mut present);
@@ -325,8 +332,11 @@ fn absence(policy: &Template) -> Option<Absence> {
 }
 
 /// Returns the results of `left AND right`. If Cedar fails on the left side, the right side can still be false in SQL.
-fn conjunction(left: Option<Absence>, right: Option<Absence>) -> Option<Absence> {
-    let left = left.map(|left| Absence {
+fn conjunction(
+    left: Option<ConditionResults>,
+    right: Option<ConditionResults>,
+) -> Option<ConditionResults> {
+    let left = left.map(|left| ConditionResults {
         can_be_false: true,
         ..left
     });
@@ -334,15 +344,15 @@ fn conjunction(left: Option<Absence>, right: Option<Absence>) -> Option<Absence>
 }
 
 /// Returns the results of `expr` for a row without one of its attributes, of which those in `present` are not absent.
-fn absence_in<'e>(expr: &'e Expr, present: &BTreeSet<&'e str>) -> Option<Absence> {
+fn absence_in<'e>(expr: &'e Expr, present: &BTreeSet<&'e str>) -> Option<ConditionResults> {
     match expr {
         Expr::Literal(_) | Expr::Set(_) | Expr::HasAttr { .. } => None,
         Expr::GetAttr { attr, .. } if present.contains(attr.as_str()) => None,
-        Expr::GetAttr { .. } => Some(Absence::UNKNOWN),
+        Expr::GetAttr { .. } => Some(ConditionResults::UNKNOWN),
         Expr::UnaryOp {
             op: UnaryOp::Not,
             expr,
-        } => absence_in(expr, present).map(Absence::not),
+        } => absence_in(expr, present).map(ConditionResults::not),
         Expr::BinaryOp { op, left, right } => {
             let of_left = absence_in(left, present);
             match op {
@@ -353,8 +363,11 @@ fn absence_in<'e>(expr: &'e Expr, present: &BTreeSet<&'e str>) -> Option<Absence
                 }
                 BinaryOp::Or => {
                     let of_right = absence_in(right, present);
-                    let denied = conjunction(of_left.map(Absence::not), of_right.map(Absence::not));
-                    denied.map(Absence::not)
+                    let denied = conjunction(
+                        of_left.map(ConditionResults::not),
+                        of_right.map(ConditionResults::not),
+                    );
+                    denied.map(ConditionResults::not)
                 }
                 // An empty set is translated to FALSE, which the conjunction with it is too.
                 BinaryOp::Contains if matches!(&**left, Expr::Set(members) if members.is_empty()) => {
@@ -363,7 +376,7 @@ fn absence_in<'e>(expr: &'e Expr, present: &BTreeSet<&'e str>) -> Option<Absence
                 _ => either(of_left, absence_in(right, present)),
             }
         }
-        _ => Some(Absence {
+        _ => Some(ConditionResults {
             can_be_true: true,
             can_be_false: true,
         }),

@@ -491,10 +491,10 @@ impl PostgresWriter {
     }
 }
 
-type Insert<'a> = Query<'a, Postgres, PgArguments>;
+type InsertQuery<'a> = Query<'a, Postgres, PgArguments>;
 
 /// Binds `growth` to the parameters after those of a batch.
-fn bind_growth<'a>(insert: Insert<'a>, growth: &'a TreeGrowth) -> Insert<'a> {
+fn bind_growth<'a>(insert: InsertQuery<'a>, growth: &'a TreeGrowth) -> InsertQuery<'a> {
     let tiles = growth.tile_roots.iter();
     let levels = tiles.clone().map(|tile| i32::from(tile.level));
     let positions = tiles.clone().map(|tile| signed(tile.position));
@@ -510,7 +510,7 @@ fn bind_growth<'a>(insert: Insert<'a>, growth: &'a TreeGrowth) -> Insert<'a> {
 }
 
 /// Binds `entries` to the parameters of a statement that stores a batch.
-fn bind<'a>(insert: Insert<'a>, entries: &[&'a RecordEntry]) -> Insert<'a> {
+fn bind<'a>(insert: InsertQuery<'a>, entries: &[&'a RecordEntry]) -> InsertQuery<'a> {
     fn column<'a, T>(entries: &[&'a RecordEntry], field: impl Fn(&'a RecordEntry) -> T) -> Vec<T> {
         entries.iter().map(|entry| field(entry)).collect()
     }

@@ -617,14 +617,14 @@ impl AppendResult {
     }
 }
 
-type Insert = Query<'static, Sqlite, SqliteArguments>;
+type InsertQuery = Query<'static, Sqlite, SqliteArguments>;
 
 /// Binds `entries` to the parameters of a statement that stores a batch.
-fn bind(insert: Insert, entries: &[&RecordEntry]) -> Insert {
+fn bind(insert: InsertQuery, entries: &[&RecordEntry]) -> InsertQuery {
     entries.iter().copied().fold(insert, bind_entry)
 }
 
-fn bind_entry(insert: Insert, entry: &RecordEntry) -> Insert {
+fn bind_entry(insert: InsertQuery, entry: &RecordEntry) -> InsertQuery {
     insert
         .bind(entry.leaf_hash.as_bytes().to_vec())
         .bind(entry.canonical.clone())

@@ -81,7 +81,7 @@ pub(super) enum QueryRole {
 }
 
 /// A pair of brackets, as the indexes of the two tokens.
-pub(super) struct Group {
+pub(super) struct BracketPair {
     pub(super) open: usize,
     pub(super) close: usize,
 }
@@ -91,7 +91,7 @@ pub(super) struct TokenTree<'s> {
     pub(super) dialect: SqlDialect,
     pub(super) tokens: Vec<StatementToken<'s>>,
     /// The brackets. The first entry is the whole statement, which has none.
-    pub(super) groups: Vec<Group>,
+    pub(super) groups: Vec<BracketPair>,
 }
 
 impl<'s> TokenTree<'s> {
@@ -99,7 +99,7 @@ impl<'s> TokenTree<'s> {
     pub(super) fn read(dialect: SqlDialect, sql: &'s str) -> Result<Option<Self>, BadStatement> {
         let mut scanner = Scanner::new(dialect, sql);
         let mut tokens = Vec::new();
-        let mut groups = vec![Group { open: 0, close: 0 }];
+        let mut groups = vec![BracketPair { open: 0, close: 0 }];
         let mut open = vec![0];
         while let Some((at, token)) = scanner.next()? {
             let text = &sql[at..scanner.at];
@@ -110,7 +110,7 @@ impl<'s> TokenTree<'s> {
                 (SqlToken::Other, "(" | "[") => {
                     open.push(groups.len());
                     let at = tokens.len();
-                    groups.push(Group {
+                    groups.push(BracketPair {
                         open: at,
                         close: at,
                     });
