@@ -99,6 +99,8 @@ pub struct RowEntity {
     pub key: String,
     /// SQL expressions of attributes, by attribute, for pushing down row rules.
     pub pushdown: BTreeMap<String, String>,
+    /// Whether the tool runs only if the database applies the whole row rule, so that no withheld row leaves the database.
+    pub requires_pushdown: bool,
 }
 
 impl ResultShape {
@@ -112,6 +114,14 @@ impl ResultShape {
     #[must_use]
     pub fn forms(&self) -> &ConfiguredForms {
         &self.forms
+    }
+
+    /// Returns whether the tool runs only if the database applies the whole row rule.
+    #[must_use]
+    pub fn requires_pushdown(&self) -> bool {
+        self.entity
+            .as_ref()
+            .is_some_and(|entity| entity.requires_pushdown)
     }
 
     /// Returns this shape with other redacted forms.
@@ -174,6 +184,7 @@ impl ResultShape {
         let entity = fields.optional("entity");
         let key = fields.optional("key");
         let row_rule = fields.optional("row_rule");
+        let require_pushdown = fields.optional("require_pushdown");
         let internal = fields.optional("internal");
         let max_rows = fields
             .optional("max_rows")
@@ -191,7 +202,12 @@ impl ResultShape {
             .and_then(|node| read_empty(node, faults));
         fields.finish(faults);
 
-        for (name, field) in [("key", key), ("row_rule", row_rule), ("internal", internal)] {
+        for (name, field) in [
+            ("key", key),
+            ("row_rule", row_rule),
+            ("require_pushdown", require_pushdown),
+            ("internal", internal),
+        ] {
             if let (Some(field), None) = (field, entity) {
                 faults.add(
                     field.at,
@@ -225,6 +241,8 @@ impl ResultShape {
         let pushdown = row_rule
             .map(|node| read_row_rule(node, dialect, faults))
             .unwrap_or_default();
+        let requires_pushdown =
+            require_pushdown.and_then(|node| faults.boolean(node, "require_pushdown"));
         let internal = internal
             .map(|node| faults.texts(node, "internal").into_iter().collect())
             .unwrap_or_default();
@@ -239,6 +257,7 @@ impl ResultShape {
                 type_name,
                 key: key.to_owned(),
                 pushdown,
+                requires_pushdown: requires_pushdown.unwrap_or_default(),
             }),
             classes,
             forms: Arc::default(),

@@ -180,6 +180,10 @@ const FAULTS: [(&str, &str); 58] = [
         "row_rule: { owner: owner }",
         "row_rule: { owner: \"owner) OR (1=1\" }",
     ),
+    (
+        "row_rule: { owner: owner }",
+        "row_rule: { owner: owner }\n      require_pushdown: yes please",
+    ),
     ("      entity: Row\n", ""),
     ("      key: id\n", ""),
     ("entity: Row", "entity: \"Row rule\""),
@@ -243,6 +247,20 @@ fn every_fault_names_its_line_and_the_fix() {
         writeln!(report, "# {}\n{}", to.trim(), shown(&faults)).unwrap();
     }
     insta::assert_snapshot!(report);
+}
+
+#[test]
+fn a_tool_that_requires_pushdown_needs_a_statement_whose_rows_the_rule_restricts() {
+    let rule = "row_rule: { owner: owner }";
+    let required = GOOD.replacen(rule, &format!("{rule}\n      require_pushdown: true"), 1);
+    assert!(parse(&required).is_ok());
+    let unrestricted = required.replacen("AND :row_rule", "OR :row_rule", 1);
+    let faults = parse(&unrestricted).expect_err("the statement can return any row");
+    assert!(
+        shown(&faults).contains("`require_pushdown` requires a statement"),
+        "{}",
+        shown(&faults)
+    );
 }
 
 #[test]

@@ -429,7 +429,13 @@ fn check_together(
         );
     }
     let restricts = plan.statement().is_some_and(Statement::restricts_every_row);
-    if result.entity.is_some() && plan.combines_rows() && !restricts {
+    if result.requires_pushdown() && !restricts {
+        faults.add(
+            at,
+            "`require_pushdown` requires a statement whose rows `:row_rule` restricts",
+            "write `:row_rule` as a condition of the WHERE clause of the query that reads the governed rows, or remove `require_pushdown`",
+        );
+    } else if result.entity.is_some() && plan.combines_rows() && !restricts {
         faults.warn(
             at,
             "the statement combines rows before the row rule can be applied, so the tool is refused to callers with a row rule",

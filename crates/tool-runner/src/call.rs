@@ -158,8 +158,11 @@ impl AdmittedCall {
             { names::TOOL } = self.tool(),
             "Executing MCP tool"
         );
-        if self.compiled.may_withhold && self.tool.tool.plan().combines_rows() {
-            return self.refuse_combined_rows().end;
+        let tool = &self.tool.tool;
+        if self.compiled.may_withhold
+            && (tool.plan().combines_rows() || tool.result().requires_pushdown())
+        {
+            return self.refuse_late_row_rule().end;
         }
         let arguments = self.arguments();
         self.stopwatch.lap("validate");
@@ -203,15 +206,15 @@ impl AdmittedCall {
 
     /// Refuses the call because its rows would be combined before the row rule withholds some of them. This depends on the
     /// tool and the rule, and not on any row.
-    fn refuse_combined_rows(self) -> EndedRun {
+    fn refuse_late_row_rule(self) -> EndedRun {
         warn!(
             { names::CALL_ID } = %self.id,
             { names::TOOL } = self.tool(),
-            "a call was refused: its statement combines rows, and the database does not apply the whole row rule; \
-             write `:row_rule` as a condition of WHERE in the query that reads the governed rows, and the rule with conditions \
-             that can be written as SQL"
+            "a call was refused: its statement combines rows or the tool has `require_pushdown`, and the database does not apply \
+             the whole row rule; write `:row_rule` as a condition of WHERE in the query that reads the governed rows, and the rule \
+             with conditions that can be written as SQL"
         );
-        self.fail_without_rows(&Failure::combined_rows())
+        self.fail_without_rows(&Failure::late_row_rule())
     }
 
     fn arguments(&self) -> Result<Map<String, Value>, InvalidArguments> {

@@ -108,10 +108,10 @@ impl Failure {
         )
     }
 
-    pub(crate) fn combined_rows() -> Self {
+    pub(crate) fn late_row_rule() -> Self {
         Self::tool(
             Reason::ROW_RULE_TOO_LATE,
-            "it combines rows, and the rule about the rows that you may read cannot be applied before that; it was not run",
+            "its database cannot apply the rule about the rows that you may read, which it has to do for this tool; it was not run",
         )
         .without_effect()
     }

@@ -20,8 +20,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cedar_policy::pst::{
-    self, ActionConstraint, BinaryOp, Clause, Effect, Expr, Literal, PrincipalConstraint,
-    ResourceConstraint, Template, UnaryOp, Var,
+    self, ActionConstraint, BinaryOp, Clause, Effect, Expr, Literal, PatternElem,
+    PrincipalConstraint, ResourceConstraint, Template, UnaryOp, Var,
 };
 use cedar_policy::{Policy, PolicySet};
 
@@ -142,6 +142,17 @@ impl ConditionWriter<'_> {
                 expr,
             } => Some(format!("(NOT {})", self.boolean(expr)?)),
             Expr::BinaryOp { op, left, right } => self.binary(*op, left, right),
+            Expr::Like { expr, pattern } => self.like(expr, pattern),
+            Expr::IfThenElse {
+                cond,
+                then_expr,
+                else_expr,
+            } => Some(format!(
+                "(CASE WHEN {} THEN {} ELSE {} END)",
+                self.boolean(cond)?,
+                self.boolean(then_expr)?,
+                self.boolean(else_expr)?
+            )),
             Expr::HasAttr { expr, attrs } if **expr == Expr::Var(Var::Resource) => {
                 let sql = self.expressions.get(attrs.head.as_str())?;
                 attrs
@@ -231,6 +242,41 @@ impl ConditionWriter<'_> {
         Some(format!("({})", conditions.join(" AND ")))
     }
 
+    /// Returns a condition for an attribute that matches a pattern.
+    fn like(&mut self, expr: &Expr, pattern: &[PatternElem]) -> Option<String> {
+        let text = self.attribute(expr)?;
+        let pattern = self.bind(BoundValue::Text(Some(self.pattern(pattern))));
+        Some(match self.dialect {
+            SqlDialect::Sqlite => format!("({text} GLOB {pattern})"),
+            SqlDialect::Postgres => format!("(({text}) LIKE {pattern} ESCAPE '!')"),
+            SqlDialect::Mysql => format!(
+                "({} LIKE {} ESCAPE '!')",
+                bytes_of(&text),
+                bytes_of(&pattern)
+            ),
+        })
+    }
+
+    /// Returns a pattern in SQL: of `GLOB` in SQLite, whose `LIKE` ignores case, else of `LIKE`.
+    fn pattern(&self, pattern: &[PatternElem]) -> String {
+        let mut sql = String::new();
+        for element in pattern {
+            match (element, self.dialect) {
+                (PatternElem::Wildcard, SqlDialect::Sqlite) => sql.push('*'),
+                (PatternElem::Wildcard, _) => sql.push('%'),
+                (PatternElem::Char(sign @ ('*' | '?' | '[')), SqlDialect::Sqlite) => {
+                    sql.extend(['[', *sign, ']']);
+                }
+                (
+                    PatternElem::Char(sign @ ('%' | '_' | '!')),
+                    SqlDialect::Postgres | SqlDialect::Mysql,
+                ) => sql.extend(['!', *sign]),
+                (PatternElem::Char(sign), _) => sql.push(*sign),
+            }
+        }
+        sql
+    }
+
     fn literals(&mut self, members: &[Arc<Expr>]) -> Option<Vec<String>> {
         members
             .iter()
@@ -263,13 +309,19 @@ impl ConditionWriter<'_> {
     }
 
     fn literal(&mut self, literal: &Literal) -> Option<String> {
-        self.values.push(match literal {
+        let value = match literal {
             Literal::Bool(truth) => BoundValue::Boolean(Some(*truth)),
             Literal::Long(number) => BoundValue::Integer(Some(*number)),
             Literal::String(text) => BoundValue::Text(Some(text.to_string())),
             _ => return None,
-        });
-        Some(self.dialect.placeholder(self.taken + self.values.len()))
+        };
+        Some(self.bind(value))
+    }
+
+    /// Adds a value, and returns its placeholder.
+    fn bind(&mut self, value: BoundValue) -> String {
+        self.values.push(value);
+        self.dialect.placeholder(self.taken + self.values.len())
     }
 }
 
@@ -376,6 +428,20 @@ fn absence_in<'e>(expr: &'e Expr, present: &BTreeSet<&'e str>) -> Option<Conditi
                 _ => either(of_left, absence_in(right, present)),
             }
         }
+        Expr::Like { expr, .. } => absence_in(expr, present),
+        // If Cedar fails on the condition, SQL chooses one of the other operands, whatever its result is.
+        Expr::IfThenElse {
+            cond,
+            then_expr,
+            else_expr,
+        } if absence_in(cond, present).is_none() => {
+            let mut present_then = present.clone();
+            add_tested(cond, &mut present_then);
+            either(
+                absence_in(then_expr, &present_then),
+                absence_in(else_expr, present),
+            )
+        }
         _ => Some(ConditionResults {
             can_be_true: true,
             can_be_false: true,
@@ -451,6 +517,9 @@ mod tests {
             r#"resource.doctor == "d1" && resource.level < 3 && !(resource.sealed || resource.level == 1)"#,
             "resource.level < 3 && resource has level",
             "[].contains(resource.doctor)",
+            r#"resource.doctor like "d*""#,
+            r#"if resource has level then resource.level < 3 else resource has doctor"#,
+            "if resource has level then resource.sealed else resource.level < 3",
         ] {
             let forbid = "forbid(principal, action, resource) when { resource.sealed };";
             let policies = permit(condition) + forbid;
@@ -465,6 +534,11 @@ mod tests {
             permit("resource has level || resource.level < 3") + &permit("resource has doctor"),
             permit("!(resource has level) && resource.level < 3 || resource has doctor"),
             permit("resource.sealed") + &permit("resource has doctor"),
+            permit("if resource.sealed then resource has level else resource has doctor"),
+            permit(
+                "!(if resource has doctor then resource.sealed && resource.level < 3 else true)",
+            ),
+            permit(r#"!(resource.doctor like "d*" && resource.sealed)"#),
         ] {
             assert!(!is_whole(&policies), "{policies}");
         }
@@ -474,10 +548,10 @@ mod tests {
     fn a_rule_with_a_part_that_is_not_sql_is_not_pushed_down_as_a_whole() {
         for other in [
             // Expressions that are not translated, and an attribute that the statement has no expression for.
-            r#"permit(principal, action, resource) when { resource.doctor like "d*" };"#,
-            r#"permit(principal, action, resource) when { resource.sealed && resource.doctor like "d*" };"#,
+            r#"permit(principal, action, resource) when { ["d1"].containsAny([resource.doctor]) };"#,
+            r#"permit(principal, action, resource) when { resource.sealed && ["d1"].containsAny([resource.doctor]) };"#,
             r#"permit(principal, action, resource) when { resource.ward == "W1" };"#,
-            r#"forbid(principal, action, resource) when { resource.doctor like "d*" };"#,
+            r#"forbid(principal, action, resource) when { ["d1"].containsAny([resource.doctor]) };"#,
             "forbid(principal, action, resource) when { resource.level + 1 == 2 };",
             // Policies about some rows only.
             r#"permit(principal, action, resource == Record::"1");"#,

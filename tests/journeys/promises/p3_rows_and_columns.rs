@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection, SqliteConnection};
 use wardgate_testkit::{Reply, System, TestApp};
 
+use super::super::extra_tools;
 use super::super::postgres::{self, Database};
 use crate::{REPOSITORY, WARDGATE};
 
@@ -288,7 +289,7 @@ async fn ask_everything(app: &TestApp, oracle: &str) {
                 );
             }
         }
-        // These days have fewer shifts than the limit, which the database applies before the tool-runner filters rows.
+        // These days have fewer shifts than the limit.
         let days = json!({ "from": "2026-11-16", "to": "2026-11-22", "limit": 500 });
         let shifts = answer(&app.client().call(&token, "get_shifts", days).await);
         let sql = "SELECT json_object('id', id, 'staff', staff, 'ward', ward, 'kind', kind, 'starts_at', starts_at, 'ends_at', ends_at) FROM shifts WHERE staff = ? AND substr(starts_at, 1, 10) BETWEEN '2026-11-16' AND '2026-11-22' ORDER BY starts_at DESC, id";
@@ -428,6 +429,60 @@ async fn p3_withheld_rows_change_no_byte_of_an_answer() {
     }
     let released = before.concat();
     assert!(released.contains("Invalid patient_id") && released.contains(r#""isError":false"#));
+}
+
+/// A tool that counts the rows of each doctor. `CONDITION` is the condition of its statement.
+const FIGURES: &str = "
+  - name: NAME
+    description: Number of patients of each doctor.
+    tags: [clinical]
+    annotations: { readOnlyHint: true }
+    input_schema: { type: object }
+    execute:
+      type: sql
+      source: hospital
+      statement: >
+        SELECT p.attending_doctor, count(*) AS patients FROM patients p WHERE CONDITION GROUP BY p.attending_doctor
+    result:
+      entity: Patient
+      key: attending_doctor
+      ROW_RULE
+      classes: { attending_doctor: none, patients: none }
+";
+
+/// Tests that a statement which counts rows counts those that the caller may read, or is refused without being run.
+#[tokio::test]
+async fn p3_figures_count_only_rows_of_the_caller() {
+    let app = TestApp::start(WARDGATE);
+    let tool = |name: &str, condition: &str, row_rule: &str| {
+        let text = FIGURES.replace("NAME", name);
+        text.replace("CONDITION", condition)
+            .replace("ROW_RULE", row_rule)
+    };
+    let row_rule = "row_rule: { attending_doctor: p.attending_doctor }";
+    extra_tools::add(&app, &tool("own_figures", ":row_rule", row_rule)).await;
+    extra_tools::add(&app, &tool("late_figures", "1 = 1", "# The rule is not pushed down.")).await;
+    let doctor = app.token("dr.yenji", "Doctor", &[]);
+    let own = app.client().call(&doctor, "own_figures", json!({})).await;
+    let mut database = SqliteConnection::connect(&oracle(&app)).await.unwrap();
+    let sql = "SELECT count(*) FROM patients WHERE attending_doctor = 'dr.yenji'";
+    let patients: i64 = sqlx::query_scalar(sql)
+        .fetch_one(&mut database)
+        .await
+        .unwrap();
+    assert_eq!(
+        own.rows(),
+        [json!({ "attending_doctor": "dr.yenji", "patients": patients })]
+    );
+    let late = app.client().call(&doctor, "late_figures", json!({})).await;
+    let result = late.result();
+    assert_eq!(result["isError"], true, "{result}");
+    let text = result["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("it was not run"), "{text}");
+    assert!(!result.to_string().contains("dr.okafor"), "{result}");
+    let records = app.records();
+    let record = records.iter().find(|it| it["tool"] == "late_figures");
+    assert_eq!(record.unwrap()["reason"], "row_rule_too_late", "{record:?}");
 }
 
 /// Gives records which the rules withhold from the doctor `dr.yenji` a value that is no boolean, so that Wardgate cannot

@@ -138,10 +138,15 @@ const RULES: [(&[&str], &[i64]); 31] = [
         &["permit(principal, action, resource) when { resource.doctor == resource.ward };"],
         &[],
     ),
-    // Expressions that are not translated to SQL: a pattern, arithmetic, a conditional, the row itself, another type.
     (
         &[r#"permit(principal, action, resource) when { resource.note like "*th" };"#],
         &[4, 5],
+    ),
+    // Expressions that are not translated to SQL: a set with an attribute, arithmetic, an attribute without SQL in a
+    // conditional, the row itself, another type.
+    (
+        &[r#"permit(principal, action, resource) when { [resource.note].contains("first") };"#],
+        &[1],
     ),
     (
         &[
@@ -228,9 +233,21 @@ async fn the_database_leaves_out_what_it_understands() {
                 ],
                 0,
             ),
+            (
+                &[r#"permit(principal, action, resource) when { resource.note like "f*st" };"#],
+                0,
+            ),
+            (
+                &[
+                    "permit(principal, action, resource) when { if resource.sealed then false else resource.level > 1 };",
+                ],
+                0,
+            ),
             // The condition is not translated, so the database returns every row and the check withholds some.
             (
-                &[r#"permit(principal, action, resource) when { resource.note like "first" };"#],
+                &[
+                    r#"permit(principal, action, resource) when { [resource.note].contains("first") };"#,
+                ],
                 6,
             ),
         ] {

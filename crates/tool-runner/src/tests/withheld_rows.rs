@@ -145,6 +145,15 @@ tools:
       source: rows
       statement: SELECT r.id, r.doctor, 12 / r.level AS share FROM records r WHERE :row_rule ORDER BY r.id
     result: { entity: Record, key: id, row_rule: { doctor: r.doctor } }
+  - name: shares_pushed
+    description: The same column in a tool whose rule the database must apply.
+    annotations: { readOnlyHint: true }
+    input_schema: { type: object }
+    execute:
+      type: sql
+      source: rows
+      statement: SELECT r.id, r.doctor, 12 / r.level AS share FROM records r WHERE :row_rule ORDER BY r.id
+    result: { entity: Record, key: id, row_rule: { doctor: r.doctor }, require_pushdown: true }
   - name: of_patient
     description: Rows of one patient.
     annotations: { readOnlyHint: true }
@@ -182,14 +191,14 @@ tools:
 "#;
 
 /// A policy that admits the same rows as [`DOCTOR_ONE`], and is not pushed down.
-const DOCTOR_ONE_BY_PATTERN: &str = r#"permit(principal, action, resource) when { resource has doctor && resource.doctor like "d1" };"#;
+const DOCTOR_ONE_BY_SET: &str = r#"permit(principal, action, resource) when { resource has doctor && [resource.doctor].contains("d1") };"#;
 
 /// A policy that fails for rows without a doctor, where SQL decides by the rest of the condition.
 const DOCTOR_ONE_OR_FAILS: &str =
     r#"permit(principal, action, resource) when { resource.doctor == "d1" || false };"#;
 
 /// The calls, and whether their answers are the same also without pushdown.
-const CALLS: [(&str, &str, bool); 24] = [
+const CALLS: [(&str, &str, bool); 25] = [
     ("page", "{}", true),
     ("page", r#"{"limit": 1}"#, true),
     ("page", r#"{"limit": 2}"#, true),
@@ -214,6 +223,7 @@ const CALLS: [(&str, &str, bool); 24] = [
     ("numbered", "{}", true),
     ("by_doctor", "{}", true),
     ("shares", "{}", false),
+    ("shares_pushed", "{}", true),
 ];
 
 /// Statements that change only rows which the rule withholds: other doctors, in other cases and with spaces, none, and
@@ -265,7 +275,7 @@ async fn answers([pushed, checked]: &[Harness; 2]) -> Vec<VisibleAnswer> {
     for (tool, arguments, is_same_without) in CALLS {
         let mut ways = vec![(pushed, DOCTOR_ONE)];
         if is_same_without {
-            ways.extend([(checked, DOCTOR_ONE), (pushed, DOCTOR_ONE_BY_PATTERN)]);
+            ways.extend([(checked, DOCTOR_ONE), (pushed, DOCTOR_ONE_BY_SET)]);
         }
         for (harness, policy) in ways {
             let answer = call(harness, tool, arguments, policy).await;
@@ -324,7 +334,7 @@ async fn p3_a_limit_of_a_statement_counts_admitted_rows_only() {
             for (tool, harness, policy) in [
                 ("paged", &pushed, DOCTOR_ONE),
                 ("paged", &checked, DOCTOR_ONE),
-                ("paged", &pushed, DOCTOR_ONE_BY_PATTERN),
+                ("paged", &pushed, DOCTOR_ONE_BY_SET),
                 ("unmarked", &pushed, DOCTOR_ONE),
             ] {
                 let answer = call(harness, tool, arguments, policy).await;
@@ -356,7 +366,8 @@ async fn p3_a_limit_of_a_statement_counts_admitted_rows_only() {
     }
 }
 
-/// Tests that a statement which combines rows is run only if its database applies the whole rule.
+/// Tests that a statement which combines rows, or whose tool requires pushdown, is run only if its database applies the whole
+/// rule.
 #[tokio::test]
 async fn p3_rows_are_not_combined_before_the_row_rule() {
     for database in database::each().await {
@@ -365,10 +376,13 @@ async fn p3_rows_are_not_combined_before_the_row_rule() {
         for (tool, harness, policy, is_refused) in [
             ("by_doctor", &pushed, DOCTOR_ONE, false),
             ("by_doctor", &checked, DOCTOR_ONE, true),
-            ("by_doctor", &pushed, DOCTOR_ONE_BY_PATTERN, true),
+            ("by_doctor", &pushed, DOCTOR_ONE_BY_SET, true),
             ("total", &checked, DOCTOR_ONE, true),
             ("by_doctor", &pushed, DOCTOR_ONE_OR_FAILS, true),
             ("numbered", &pushed, DOCTOR_ONE, true),
+            ("shares_pushed", &pushed, DOCTOR_ONE, false),
+            ("shares_pushed", &checked, DOCTOR_ONE, true),
+            ("shares_pushed", &pushed, DOCTOR_ONE_BY_SET, true),
         ] {
             let answer = call(harness, tool, "{}", policy).await;
             assert_eq!(answer.0.is_error, is_refused, "{tool} by {policy}");
@@ -377,7 +391,7 @@ async fn p3_rows_are_not_combined_before_the_row_rule() {
             assert_eq!(kind, expected, "{tool} by {policy}");
             if is_refused {
                 assert!(
-                    answer.text().contains("it combines rows"),
+                    answer.text().contains("it was not run"),
                     "{}",
                     answer.text()
                 );
@@ -736,7 +750,7 @@ async fn large_answers(harness: &Harness, policy: &str) -> Vec<String> {
 async fn p3_a_stored_result_tells_nothing_about_withheld_rows() {
     let database = database::sqlite().await;
     let harness = Harness::with(&database, LARGE, |_| ()).await;
-    for policy in [DOCTOR_ONE, DOCTOR_ONE_BY_PATTERN] {
+    for policy in [DOCTOR_ONE, DOCTOR_ONE_BY_SET] {
         database.execute("DELETE FROM records").await;
         database.execute(RECORDS).await;
         let before = large_answers(&harness, policy).await;

@@ -49,7 +49,7 @@ impl RowCondition {
         match random.below(8) {
             0..3 => Self::And(first, second),
             3..5 => Self::Or(first, second),
-            5 if !is_sql => Self::If(first, second, third),
+            5 => Self::If(first, second, third),
             _ => Self::Not(first),
         }
     }
@@ -73,7 +73,7 @@ impl RowCondition {
                 let values = (0..random.below(4)).map(|_| random.choose(values));
                 Self::OneOf(values.collect(), column)
             }
-            8 if !is_sql => Self::Like(column, random.is_one_in(2), value, random.is_one_in(2)),
+            8 => Self::Like(column, random.is_one_in(2), value, random.is_one_in(2)),
             9..12 => Self::Level(random.choose(&ORDERS), random.choose(&LEVELS[..8])),
             _ => Self::TextIs(column, random.is_one_in(2), value),
         }

@@ -37,7 +37,7 @@ pub(super) static TEXT_COLUMNS: [(&str, &[&str]); 5] = [
 pub(super) const PUSHED_COLUMNS: usize = 3;
 
 /// Texts that databases, collations and careless quoting confuse.
-const TEXTS: [&str; 26] = [
+const TEXTS: [&str; 29] = [
     "d1",
     "D1",
     "d1 ",
@@ -60,6 +60,9 @@ const TEXTS: [&str; 26] = [
     "%",
     "_",
     "*",
+    "?",
+    "[d1]",
+    "!",
     "1",
     "NULL",
     "x' OR '1'='1",
