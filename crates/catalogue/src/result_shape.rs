@@ -99,7 +99,7 @@ pub struct RowEntity {
     pub key: String,
     /// SQL expressions of attributes, by attribute, for pushing down row rules.
     pub pushdown: BTreeMap<String, String>,
-    /// Whether the tool runs only if the database applies the whole row rule, so that no withheld row leaves the database.
+    /// Whether the tool runs only if the database applies the whole row rule.
     pub requires_pushdown: bool,
 }
 

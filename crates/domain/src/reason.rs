@@ -390,7 +390,7 @@ pub const REASON_GROUPS: &[ReasonGroup] = groups! {
         [TOOL_ERROR] Unstated "the source reported an error; its message is shown if the class `error` is shown" "";
         [SOURCE_FAILED] Unstated "the source of a prompt or a resource failed" "the record has the source's reason";
         [TOOL_CHANGED] Unstated "the MCP server changed the tool after its approval: nothing was sent" "`wardgate tools diff`, then `approve`";
-        [ROW_RULE_TOO_LATE] Unstated "the statement combines rows or the tool has `require_pushdown`, and the database does not apply the whole row rule: nothing was run" "operators write `:row_rule` in WHERE; [Row rules](../connect-a-database.md#row-rules)";
+        [ROW_RULE_TOO_LATE] Unstated "the statement combines rows or the tool has `require_pushdown`, and the database does not apply the whole row rule: nothing was run" "operators write `:row_rule` in WHERE, and rules that can be written as SQL; [Row rules](../connect-a-database.md#row-rules)";
         [BAD_RESULT] Unstated "the result cannot be parsed, or does not match the configuration" "operators compare `result` with the source's response";
         [RESULT_TOO_LARGE] Unstated "the result exceeds `max_response_bytes` or `tool_runner.max_result_bytes`" "request less";
     }

@@ -204,15 +204,16 @@ impl AdmittedCall {
         }
     }
 
-    /// Refuses the call because its rows would be combined before the row rule withholds some of them. This depends on the
-    /// tool and the rule, and not on any row.
+    /// Refuses the call because the database would use rows that the row rule withholds, which the statement or the tool does not
+    /// allow. This depends on the tool and the rule, and not on any row.
     fn refuse_late_row_rule(self) -> EndedRun {
         warn!(
             { names::CALL_ID } = %self.id,
             { names::TOOL } = self.tool(),
             "a call was refused: its statement combines rows or the tool has `require_pushdown`, and the database does not apply \
-             the whole row rule; write `:row_rule` as a condition of WHERE in the query that reads the governed rows, and the rule \
-             with conditions that can be written as SQL"
+             the whole row rule; write `:row_rule` as a condition of WHERE in the query that reads the governed rows, map every \
+             attribute of the rule in `result.row_rule`, use only conditions that can be written as SQL, test attributes that can be \
+             NULL with `has`, and do not switch `tool_runner.pushdown` off"
         );
         self.fail_without_rows(&Failure::late_row_rule())
     }

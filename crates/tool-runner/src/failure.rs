@@ -111,7 +111,7 @@ impl Failure {
     pub(crate) fn late_row_rule() -> Self {
         Self::tool(
             Reason::ROW_RULE_TOO_LATE,
-            "its database cannot apply the rule about the rows that you may read, which it has to do for this tool; it was not run",
+            "its database does not apply the rule about the rows that you may read, which this tool requires; it was not run",
         )
         .without_effect()
     }

@@ -245,36 +245,48 @@ impl ConditionWriter<'_> {
     /// Returns a condition for an attribute that matches a pattern.
     fn like(&mut self, expr: &Expr, pattern: &[PatternElem]) -> Option<String> {
         let text = self.attribute(expr)?;
-        let pattern = self.bind(BoundValue::Text(Some(self.pattern(pattern))));
-        Some(match self.dialect {
-            SqlDialect::Sqlite => format!("({text} GLOB {pattern})"),
-            SqlDialect::Postgres => format!("(({text}) LIKE {pattern} ESCAPE '!')"),
-            SqlDialect::Mysql => format!(
-                "({} LIKE {} ESCAPE '!')",
-                bytes_of(&text),
-                bytes_of(&pattern)
-            ),
-        })
-    }
-
-    /// Returns a pattern in SQL: of `GLOB` in SQLite, whose `LIKE` ignores case, else of `LIKE`.
-    fn pattern(&self, pattern: &[PatternElem]) -> String {
-        let mut sql = String::new();
-        for element in pattern {
-            match (element, self.dialect) {
-                (PatternElem::Wildcard, SqlDialect::Sqlite) => sql.push('*'),
-                (PatternElem::Wildcard, _) => sql.push('%'),
-                (PatternElem::Char(sign @ ('*' | '?' | '[')), SqlDialect::Sqlite) => {
-                    sql.extend(['[', *sign, ']']);
-                }
-                (
-                    PatternElem::Char(sign @ ('%' | '_' | '!')),
-                    SqlDialect::Postgres | SqlDialect::Mysql,
-                ) => sql.extend(['!', *sign]),
-                (PatternElem::Char(sign), _) => sql.push(*sign),
+        match self.dialect {
+            SqlDialect::Sqlite => self.sqlite_like(&text, pattern),
+            SqlDialect::Postgres => {
+                let pattern = self.bind_text(like_pattern(pattern));
+                Some(format!("(({text}) LIKE {pattern} ESCAPE '!')"))
+            }
+            SqlDialect::Mysql => {
+                let pattern = self.bind_text(like_pattern(pattern));
+                let (text, pattern) = (bytes_of(&text), bytes_of(&pattern));
+                Some(format!("({text} LIKE {pattern} ESCAPE '!')"))
             }
         }
-        sql
+    }
+
+    /// Returns a condition for a text that matches a pattern with a wildcard at one place, or at the begin and at the end. SQLite's
+    /// `GLOB` ignores what follows a NUL character, and its `LIKE` also ignores case.
+    fn sqlite_like(&mut self, text: &str, pattern: &[PatternElem]) -> Option<String> {
+        let bytes = format!("CAST({text} AS BLOB)");
+        let parts = literal_parts(pattern);
+        let condition = match parts.as_slice() {
+            [whole] => format!("{bytes} = {}", self.bind_bytes(whole)),
+            [prefix, suffix] => {
+                let mut condition = format!("length({bytes}) >= {}", prefix.len() + suffix.len());
+                if !prefix.is_empty() {
+                    let begin = format!("substr({bytes}, 1, {})", prefix.len());
+                    condition += &format!(" AND {begin} = {}", self.bind_bytes(prefix));
+                }
+                if !suffix.is_empty() {
+                    let end = format!("substr({bytes}, -{})", suffix.len());
+                    condition += &format!(" AND {end} = {}", self.bind_bytes(suffix));
+                }
+                condition
+            }
+            [prefix, part, suffix] if prefix.is_empty() && suffix.is_empty() => {
+                format!("instr({bytes}, {}) > 0", self.bind_bytes(part))
+            }
+            _ => return None,
+        };
+        // A value of another type has bytes too, but is no text.
+        Some(format!(
+            "(CASE typeof({text}) WHEN 'text' THEN {condition} END)"
+        ))
     }
 
     fn literals(&mut self, members: &[Arc<Expr>]) -> Option<Vec<String>> {
@@ -316,6 +328,14 @@ impl ConditionWriter<'_> {
             _ => return None,
         };
         Some(self.bind(value))
+    }
+
+    fn bind_text(&mut self, text: String) -> String {
+        self.bind(BoundValue::Text(Some(text)))
+    }
+
+    fn bind_bytes(&mut self, text: &str) -> String {
+        format!("CAST({} AS BLOB)", self.bind_text(text.to_owned()))
     }
 
     /// Adds a value, and returns its placeholder.
@@ -473,6 +493,35 @@ fn is_ascii(expr: &Expr) -> bool {
     matches!(expr, Expr::Literal(Literal::String(text)) if text.is_ascii())
 }
 
+/// Returns a pattern for `LIKE … ESCAPE '!'`.
+fn like_pattern(pattern: &[PatternElem]) -> String {
+    let mut sql = String::new();
+    for element in pattern {
+        match element {
+            PatternElem::Wildcard => sql.push('%'),
+            PatternElem::Char(sign @ ('%' | '_' | '!')) => sql.extend(['!', *sign]),
+            PatternElem::Char(sign) => sql.push(*sign),
+        }
+    }
+    sql
+}
+
+/// Returns the literal texts before, between and after the wildcards of a pattern. Only the first and the last can be empty.
+fn literal_parts(pattern: &[PatternElem]) -> Vec<String> {
+    let mut parts = Vec::new();
+    let mut part = String::new();
+    for element in pattern {
+        match element {
+            PatternElem::Char(sign) => part.push(*sign),
+            // Adjacent wildcards are the same as one.
+            PatternElem::Wildcard if part.is_empty() && !parts.is_empty() => {}
+            PatternElem::Wildcard => parts.push(std::mem::take(&mut part)),
+        }
+    }
+    parts.push(part);
+    parts
+}
+
 /// Returns SQL for the UTF-8 bytes of a string.
 fn bytes_of(sql: &str) -> String {
     format!("CAST(CONVERT({sql} USING utf8mb4) AS BINARY)")
@@ -547,7 +596,9 @@ mod tests {
     #[test]
     fn a_rule_with_a_part_that_is_not_sql_is_not_pushed_down_as_a_whole() {
         for other in [
-            // Expressions that are not translated, and an attribute that the statement has no expression for.
+            // Expressions that are not translated, one of them on SQLite only, and an attribute that the statement has no expression
+            // for.
+            r#"permit(principal, action, resource) when { resource.doctor like "d*1*" };"#,
             r#"permit(principal, action, resource) when { ["d1"].containsAny([resource.doctor]) };"#,
             r#"permit(principal, action, resource) when { resource.sealed && ["d1"].containsAny([resource.doctor]) };"#,
             r#"permit(principal, action, resource) when { resource.ward == "W1" };"#,

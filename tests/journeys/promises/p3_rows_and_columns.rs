@@ -461,7 +461,11 @@ async fn p3_figures_count_only_rows_of_the_caller() {
     };
     let row_rule = "row_rule: { attending_doctor: p.attending_doctor }";
     extra_tools::add(&app, &tool("own_figures", ":row_rule", row_rule)).await;
-    extra_tools::add(&app, &tool("late_figures", "1 = 1", "# The rule is not pushed down.")).await;
+    extra_tools::add(
+        &app,
+        &tool("late_figures", "1 = 1", "# The rule is not pushed down."),
+    )
+    .await;
     let doctor = app.token("dr.yenji", "Doctor", &[]);
     let own = app.client().call(&doctor, "own_figures", json!({})).await;
     let mut database = SqliteConnection::connect(&oracle(&app)).await.unwrap();

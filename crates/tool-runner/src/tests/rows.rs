@@ -10,7 +10,7 @@ use crate::tests::database;
 use wardgate_testkit::TestDatabase;
 
 /// Rules over the harness's rows, and the ids that they admit, determined by reading the rows.
-const RULES: [(&[&str], &[i64]); 31] = [
+const RULES: [(&[&str], &[i64]); 32] = [
     (&[], &[]),
     (
         &["permit(principal, action, resource);"],
@@ -234,7 +234,7 @@ async fn the_database_leaves_out_what_it_understands() {
                 0,
             ),
             (
-                &[r#"permit(principal, action, resource) when { resource.note like "f*st" };"#],
+                &[r#"permit(principal, action, resource) when { resource.doctor like "d*1" };"#],
                 0,
             ),
             (
@@ -253,6 +253,39 @@ async fn the_database_leaves_out_what_it_understands() {
         ] {
             assert_eq!(ids(&harness, policies).await.1, withheld, "{policies:?}");
         }
+    }
+}
+
+/// Tests texts that the pattern operators of SQLite compare differently: `GLOB` ignores what follows a NUL character, and treats
+/// U+FFFF as U+FFFD.
+#[tokio::test]
+async fn p3_a_pattern_is_compared_with_the_whole_text() {
+    let database = database::sqlite().await;
+    database
+        .execute(
+            "INSERT INTO records VALUES
+             (8, 'NUGWI', 'd1' || char(0) || 'x', NULL, FALSE, 0, NULL),
+             (9, 'NUGWI', char(65535) || 'x', NULL, FALSE, 0, NULL)",
+        )
+        .await;
+    let [pushed, checked] = both_ways(&database).await;
+    for (pattern, admitted) in [
+        ("d1", &[1, 4, 7][..]),
+        ("d1*", &[1, 4, 7, 8]),
+        ("*x", &[8, 9]),
+        ("d*1", &[1, 4, 6, 7]),
+        ("*1*", &[1, 4, 6, 7, 8]),
+        ("**", &[1, 2, 4, 5, 6, 7, 8, 9]),
+        ("d1*1", &[]),
+        ("D1", &[]),
+        ("\u{fffd}*", &[]),
+    ] {
+        let policy = format!(
+            "permit(principal, action, resource) when {{ resource.doctor like \"{pattern}\" }};"
+        );
+        let (by_check, _) = ids(&checked, &[&policy]).await;
+        assert_eq!(by_check, admitted, "{pattern}");
+        assert_eq!(ids(&pushed, &[&policy]).await, (by_check, 0), "{pattern}");
     }
 }
 
