@@ -3,12 +3,13 @@
 use std::path::Path;
 use std::sync::LazyLock;
 
+use futures::TryStreamExt as _;
 use sqlx::query::Query;
 use sqlx::sqlite::{
     SqliteArguments, SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions,
-    SqliteRow, SqliteSynchronous,
+    SqliteQueryResult, SqliteSynchronous,
 };
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row as _, Sqlite, SqlitePool};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor as _, Sqlite, SqlitePool};
 use wardgate_domain::Digest;
 use wardgate_store::{DatabaseSettings, MigrationError, Row, is_corrupt};
 use wardgate_transparency::TILE_WIDTH;
@@ -81,10 +82,10 @@ pub(super) const TILE: &str = "
     SELECT count(*), CAST(coalesce(group_concat(root, ''), '') AS BLOB)
     FROM (SELECT root FROM tile_root WHERE level = ? AND position >= ? AND position < ? ORDER BY position)";
 
-/// Lets the tree grow from one head to another, with the roots in a JSON list. Returns a row if the stored tree was the
-/// expected one.
+/// Lets the tree grow from one head to another, with the roots in a JSON list. The first statement changes a row if the stored
+/// tree was the expected one.
 const GROW: &str = "
-    UPDATE tree SET size = ?, root = ?, checkpoint = coalesce(?, checkpoint) WHERE size = ? AND root = ? RETURNING size;
+    UPDATE tree SET size = ?, root = ?, checkpoint = coalesce(?, checkpoint) WHERE size = ? AND root = ?;
     INSERT INTO tile_root (level, position, root)
         SELECT value ->> 0, value ->> 1, unhex(value ->> 2) FROM json_each(?) WHERE changes() = 1";
 
@@ -248,15 +249,13 @@ static APPENDS: LazyLock<Vec<String>> = LazyLock::new(|| {
 });
 
 /// The growth of the tree in a transaction of its own, and then with each of [`APPENDS`]. All statements of a transaction are
-/// one message to the thread of the connection. The last row has the sequence number of the last record, if there is one. A failure
-/// in between leaves the transaction open.
+/// one message to the thread of the connection, whose answers are one message for each statement and row. A failure in between
+/// leaves the transaction open.
 static GROWTHS: LazyLock<Vec<String>> = LazyLock::new(|| {
     let appends = APPENDS.iter().map(|append| format!("{append};"));
     std::iter::once(String::new())
         .chain(appends)
-        .map(|append| {
-            format!("BEGIN IMMEDIATE; {GROW}; {append} SELECT last_insert_rowid() AS last; COMMIT")
-        })
+        .map(|append| format!("BEGIN IMMEDIATE; {GROW}; {append} COMMIT"))
         .collect()
 });
 
@@ -349,22 +348,26 @@ impl SqliteWriter {
             let last = append.execute(&mut self.0).await?.last_insert_rowid();
             return AppendResult::up_to(last, entries, false);
         };
-        let rows = self.append_and_grow(entries, growth).await;
-        if let Err(sqlx::Error::Database(_)) = rows {
+        let results = self.append_and_grow(entries, growth).await;
+        if let Err(sqlx::Error::Database(_)) = results {
             // After some errors, the store has rolled back already. If the rollback fails for another reason, so does the next
             // transaction.
             let _ = self.run("ROLLBACK").await;
         }
-        let rows = rows?;
-        let last = rows.last().ok_or(sqlx::Error::RowNotFound)?;
-        AppendResult::up_to(last.try_get("last")?, entries, rows.len() == 2)
+        let results = results?;
+        let [_begin, update, .., commit] = results.as_slice() else {
+            return Err(sqlx::Error::RowNotFound.into());
+        };
+        let has_grown = update.rows_affected() == 1;
+        AppendResult::up_to(commit.last_insert_rowid(), entries, has_grown)
     }
 
+    /// Returns the result of each statement.
     async fn append_and_grow(
         &mut self,
         entries: &[&RecordEntry],
         growth: &TreeGrowth,
-    ) -> Result<Vec<SqliteRow>, sqlx::Error> {
+    ) -> Result<Vec<SqliteQueryResult>, sqlx::Error> {
         let statement = match entries {
             [] => 0,
             entries => 1 + statement_index(entries.len()),
@@ -380,7 +383,8 @@ impl SqliteWriter {
             .bind(signed(growth.from.size))
             .bind(growth.from.root.to_vec())
             .bind(sqlx::types::Json(tiles.collect::<Vec<_>>()));
-        bind(growing, entries).fetch_all(&mut self.0).await
+        let growing = bind(growing, entries);
+        self.0.execute_many(growing).try_collect().await
     }
 
     pub(super) async fn find(
