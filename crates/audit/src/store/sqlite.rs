@@ -345,8 +345,12 @@ impl SqliteWriter {
         let Some(growth) = growth else {
             let append = sqlx::query(APPENDS[statement_index(entries.len())].as_str());
             let append = bind(append, entries);
-            let last = append.execute(&mut self.0).await?.last_insert_rowid();
-            return AppendResult::up_to(last, entries, false);
+            let appended = append.execute(&mut self.0).await?;
+            // If the thread of the connection has ended, there is no error but a result without a row.
+            if appended.rows_affected() != entries.len() as u64 {
+                return Err(incomplete());
+            }
+            return AppendResult::up_to(appended.last_insert_rowid(), entries, false);
         };
         let results = self.append_and_grow(entries, growth).await;
         if let Err(sqlx::Error::Database(_)) = results {
@@ -355,8 +359,11 @@ impl SqliteWriter {
             let _ = self.run("ROLLBACK").await;
         }
         let results = results?;
-        let [_begin, update, .., commit] = results.as_slice() else {
-            return Err(sqlx::Error::RowNotFound.into());
+        // For the same reason, the last result may be missing, which is the one of `COMMIT`.
+        let (update, commit) = match results.as_slice() {
+            [_begin, update, _tiles, commit] if entries.is_empty() => (update, commit),
+            [_begin, update, _tiles, _append, commit] => (update, commit),
+            _ => return Err(incomplete()),
         };
         let has_grown = update.rows_affected() == 1;
         AppendResult::up_to(commit.last_insert_rowid(), entries, has_grown)
@@ -613,12 +620,15 @@ impl AppendResult {
     /// Returns the result for `entries`, of which the last one has the sequence number `last`.
     fn up_to(last: i64, entries: &[&RecordEntry], has_grown: bool) -> Result<Self, AppendError> {
         let first = (unsigned(last) + 1).checked_sub(entries.len() as u64);
-        let missing = || sqlx::Error::Protocol("the last record has no sequence number".to_owned());
         Ok(Self {
-            first: first.ok_or_else(missing)?,
+            first: first.ok_or_else(incomplete)?,
             has_grown,
         })
     }
+}
+
+fn incomplete() -> AppendError {
+    sqlx::Error::Protocol("the store did not report every record as stored".to_owned()).into()
 }
 
 type InsertQuery = Query<'static, Sqlite, SqliteArguments>;
