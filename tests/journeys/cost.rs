@@ -118,6 +118,16 @@ fn message(way: &Way, arguments: &Value) -> String {
     json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }).to_string()
 }
 
+fn http_client() -> reqwest::Client {
+    reqwest::Client::builder()
+        .no_proxy()
+        // The server closes idle connections after ten seconds, and a request must not be sent on a connection that it is
+        // closing.
+        .pool_idle_timeout(Duration::from_secs(3))
+        .build()
+        .unwrap()
+}
+
 async fn call_once(http: &reqwest::Client, way: &Way, token: &str, length: usize) -> Option<usize> {
     let request = request(http, way, token, &json!({ "length": length }));
     let text = request.send().await.unwrap().text().await.unwrap();
@@ -156,7 +166,7 @@ async fn long_answers_at_once_are_held_once_and_not_copied() {
         let way = way(&app);
         // A subject may have 32 concurrent calls.
         let tokens = [doctor(&app), app.token("dr.minh", "Doctor", &[])];
-        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let http = http_client();
         let all_at_once = async |length: usize| {
             let calls = (0..AT_ONCE).zip(tokens.iter().cycle());
             let calls = calls.map(|(_, token)| call(&http, &way, token, length));
@@ -197,7 +207,7 @@ async fn a_call_is_read_once_and_its_answer_by_nobody_who_only_passes_it_on() {
     ];
     let mut app = gateway_with(&server().await, &environment).await;
     let route = route(&app);
-    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let http = http_client();
     let arguments = json!({ "length": TOLD, "notes": vec!["n"; ASKED / 4] });
     let asked = message(&route, &arguments).len();
     let request = request(&http, &route, &doctor(&app), &arguments);
@@ -243,7 +253,7 @@ async fn what_a_small_call_costs_directly_by_the_route_and_on_mcp() {
     let server = server().await;
     let app = gateway(&server).await;
     let token = doctor(&app);
-    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let http = http_client();
     let direct = Way {
         url: server,
         tool: "read",

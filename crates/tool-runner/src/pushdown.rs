@@ -259,7 +259,7 @@ impl ConditionWriter<'_> {
         }
     }
 
-    /// Returns a condition for a text that matches a pattern with a wildcard at one place, or at the begin and at the end. SQLite's
+    /// Returns a condition for a text that matches a pattern with a wildcard at one place, or at the beginning and the end. SQLite's
     /// `GLOB` ignores what follows a NUL character, and its `LIKE` also ignores case.
     fn sqlite_like(&mut self, text: &str, pattern: &[PatternElem]) -> Option<String> {
         let bytes = format!("CAST({text} AS BLOB)");
