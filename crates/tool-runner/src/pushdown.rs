@@ -567,7 +567,7 @@ mod tests {
             "resource.level < 3 && resource has level",
             "[].contains(resource.doctor)",
             r#"resource.doctor like "d*""#,
-            r#"if resource has level then resource.level < 3 else resource has doctor"#,
+            "if resource has level then resource.level < 3 else resource has doctor",
             "if resource has level then resource.sealed else resource.level < 3",
         ] {
             let forbid = "forbid(principal, action, resource) when { resource.sealed };";
