@@ -161,12 +161,12 @@ const data = ['--data-dir', path.join(scratch, 'data')];
 const config = ['--config', path.join(scratch, 'wardgate.yaml')];
 const listen = ['--listen', '127.0.0.1:0'];
 const gateway = spawn(WARDGATE, ['up', ...config, ...data, ...listen], { stdio: ['ignore', 'pipe', 'pipe'] });
-// Shorter than the time limit of the suite (30 s), which would leave the gateway running.
+// Shorter than the time limit of the suite (60 s), which would leave the gateway running.
 setTimeout(() => {
   console.error('not done in time');
   gateway.kill('SIGKILL');
   process.exit(1);
-}, 25_000).unref();
+}, 55_000).unref();
 const log = createInterface(gateway.stderr);
 const looked = new Promise(resolve => {
   log.on('line', line => {
