@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use metrics::gauge;
-use nix::sys::statvfs::statvfs;
 use tokio::time::{MissedTickBehavior, interval};
 use wardgate_domain::{Ambient, Timestamp};
 use wardgate_telemetry::names;
@@ -81,9 +80,18 @@ fn free(size: &StoreSize, address: &Address, room: &StoreRoom) -> Option<u64> {
     [left, of_the_disk, of_the_copy].into_iter().flatten().min()
 }
 
+/// Returns the free bytes of the file system of `path`, or `None` if they are unknown.
+#[cfg(unix)]
 fn free_beside(path: &Path) -> Option<u64> {
-    let disk = statvfs(path).ok()?;
-    Some(disk.blocks_available() * disk.fragment_size())
+    let disk = nix::sys::statvfs::statvfs(path).ok()?;
+    // The types of both numbers depend on the system.
+    let bytes = u128::from(disk.blocks_available()) * u128::from(disk.fragment_size());
+    u64::try_from(bytes).ok()
+}
+
+#[cfg(not(unix))]
+fn free_beside(_path: &Path) -> Option<u64> {
+    None
 }
 
 /// The limits on the size of the audit log besides the disk of its file.

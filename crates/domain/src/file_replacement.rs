@@ -2,8 +2,9 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::Path;
+
+use crate::file_access::{OpenDirectory, copy_access, restrict_to_owner};
 
 /// The owner and the permissions of the new file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,14 +50,13 @@ pub fn replace_file(
 ) -> Result<(), ReplaceFileError> {
     let parent = path.parent().filter(|it| !it.as_os_str().is_empty());
     // The directory is opened first, so that only its flush can fail after the rename.
-    let replaced = File::open(parent.unwrap_or(Path::new("."))).and_then(|directory| {
+    let replaced = OpenDirectory::open(parent.unwrap_or(Path::new("."))).and_then(|directory| {
         let mut file = create_new(unfinished, access)?;
         file.write_all(content)?;
         if access == NewFileAccess::AsReplaced
             && let Ok(former) = fs::metadata(path)
         {
-            fchown(&file, Some(former.uid()), Some(former.gid()))?;
-            file.set_permissions(former.permissions())?;
+            copy_access(&file, &former)?;
         }
         file.sync_all()?;
         fs::rename(unfinished, path)?;
@@ -64,7 +64,7 @@ pub fn replace_file(
     });
     match replaced {
         // The rename is durable only after the directory is flushed.
-        Ok(directory) => directory.sync_all().map_err(ReplaceFileError::NotDurable),
+        Ok(directory) => directory.flush().map_err(ReplaceFileError::NotDurable),
         Err(error) => {
             // A remaining temporary file is useless but harmless, so a failure to remove it is ignored.
             let _ = fs::remove_file(unfinished);
@@ -78,7 +78,7 @@ fn create_new(path: &Path, access: NewFileAccess) -> io::Result<File> {
     let mut options = File::options();
     options.write(true).create_new(true);
     if access != NewFileAccess::Default {
-        options.mode(0o600);
+        restrict_to_owner(&mut options);
     }
     match options.open(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -92,7 +92,7 @@ fn create_new(path: &Path, access: NewFileAccess) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use std::fs::Permissions;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
     use std::path::PathBuf;
 
     use tempfile::TempDir;

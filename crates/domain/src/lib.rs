@@ -25,6 +25,7 @@ mod conversation_change;
 mod decision;
 mod digest;
 pub mod duration;
+mod file_access;
 mod file_replacement;
 mod ids;
 mod invalid_message;
@@ -75,6 +76,7 @@ pub use decision::{
     CallReference, ConversationFacts, Decision, DenialReason, OperatorAction, ReadDecision, Verdict,
 };
 pub use digest::{Digest, ParseDigestError, is_same_secret};
+pub use file_access::{create_private_directory, is_accessible_to_all, restrict_to_owner};
 pub use file_replacement::{NewFileAccess, ReplaceFileError, replace_file};
 pub use ids::{ApprovalId, CallId, ConversationKey, DecisionId, InvalidId, PermitId};
 pub use invalid_message::InvalidMessage;

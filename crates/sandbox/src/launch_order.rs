@@ -4,8 +4,6 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::landlock_rules::Sandbox;
-
 /// First word of the launcher's command line. A program that runs other programs must pass the words after it to
 /// [`launch`](super::launch()) before it does anything else.
 pub const LAUNCH: &str = "launch";
@@ -28,6 +26,19 @@ pub struct ResourceLimits {
     pub file_size: Option<u64>,
 }
 
+/// The files and the network that a program can access.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sandbox {
+    /// Files and directories that the program can read and execute from.
+    pub read: Vec<PathBuf>,
+    /// Files and directories that the program can read and write, but not execute from.
+    pub write: Vec<PathBuf>,
+    /// Whether the program can open TCP connections and ports.
+    pub network: bool,
+    /// Whether the program is refused if the kernel has no Landlock.
+    pub required: bool,
+}
+
 /// The program to launch and its restrictions, as one word of the command line.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct LaunchOrder {
@@ -46,6 +57,7 @@ pub(super) enum LaunchStep {
     /// Supervises the program as its parent until none of its processes is left.
     Keep,
     /// Restricts itself and then executes the program.
+    #[cfg(target_os = "linux")]
     Become,
 }
 
@@ -53,6 +65,7 @@ impl LaunchStep {
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Keep => "keep",
+            #[cfg(target_os = "linux")]
             Self::Become => "become",
         }
     }

@@ -10,19 +10,32 @@
 //! Both steps of the launcher run the same binary again: `/proc/self/exe launch …`. The launcher needs no environment
 //! variables, so the environment is entirely that of the program. The leash, which is the standard input of the
 //! supervisor, is closed when the call is dropped, at its deadline, or when Wardgate itself dies.
+//!
+//! Programs run only on Linux. On other systems the crate compiles, and refuses every run.
 
+#[cfg(target_os = "linux")]
 mod confine;
+mod kernel_support;
+#[cfg(target_os = "linux")]
 mod landlock_rules;
+#[cfg(target_os = "linux")]
 mod launch;
+#[cfg(not(target_os = "linux"))]
+mod launch_elsewhere;
+#[cfg(target_os = "linux")]
 mod launch_error;
 mod launch_order;
 mod program;
 mod stderr;
+#[cfg(target_os = "linux")]
 mod supervisor;
 
-pub use landlock_rules::{KernelSupport, Sandbox};
+pub use kernel_support::KernelSupport;
+#[cfg(target_os = "linux")]
 pub use launch::launch;
-pub use launch_order::{LAUNCH, ResourceLimits, THIS_BINARY};
+#[cfg(not(target_os = "linux"))]
+pub use launch_elsewhere::launch;
+pub use launch_order::{LAUNCH, ResourceLimits, Sandbox, THIS_BINARY};
 pub use program::{OutputListener, Program, RunError, RunInput};
 
 #[cfg(any(test, feature = "testing"))]

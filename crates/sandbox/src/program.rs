@@ -9,8 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use tracing::debug;
 
-use super::landlock_rules::Sandbox;
-use super::launch_order::{LAUNCH, LaunchOrder, LaunchStep, ResourceLimits};
+use super::launch_order::{LAUNCH, LaunchOrder, LaunchStep, ResourceLimits, Sandbox};
 use super::stderr::StandardError;
 
 /// Number of bytes read at once.
@@ -129,6 +128,10 @@ impl Program {
     }
 
     fn spawn(&self, input: &RunInput) -> Result<Child, RunError> {
+        if !cfg!(target_os = "linux") {
+            let error = "programs of tools run only on Linux";
+            return Err(RunError::NotStarted(io::Error::other(error)));
+        }
         let order = LaunchOrder {
             program: self.path.clone(),
             stdin: input.stdin.as_ref().map(String::len),
@@ -137,13 +140,15 @@ impl Program {
         };
         let order =
             serde_json::to_string(&order).map_err(|error| RunError::NotStarted(error.into()))?;
-        Command::new(&self.launcher)
+        let mut command = Command::new(&self.launcher);
+        #[cfg(unix)]
+        command.process_group(0);
+        command
             .args([LAUNCH, LaunchStep::Keep.as_str(), &order, &self.name])
             .args(&input.words)
             .env_clear()
             .envs(input.environment.iter().map(|(name, value)| (name, value)))
             .current_dir(&self.directory)
-            .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -1,7 +1,5 @@
 //! SQLite stores: one file with a write-ahead log, which also records its version.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -31,7 +29,11 @@ pub fn options(path: &Path, limit: Duration) -> SqliteConnectOptions {
 ///
 /// The function opens none of these files, because closing one would release the locks of every connection that this
 /// process has to it.
+#[cfg(unix)]
 pub fn restrict_access(path: &Path) {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
     for suffix in ["", "-wal", "-shm", "-journal"] {
         let mut path = path.as_os_str().to_owned();
         path.push(suffix);
@@ -49,6 +51,10 @@ pub fn restrict_access(path: &Path) {
     }
 }
 
+/// Does nothing: the files have the access list of their directory.
+#[cfg(not(unix))]
+pub fn restrict_access(_path: &Path) {}
+
 /// Creates a pool of one connection, which is opened on first use. The file is created if it does not exist, with
 /// access for its owner only. SQLite has a single writer anyway, and waiting for the connection in a queue is fairer
 /// than waiting for the lock of the file.
@@ -65,6 +71,7 @@ pub fn writer(options: SqliteConnectOptions, limit: Duration) -> SqlitePool {
 }
 
 /// The mode that permits the owner to read and write, and others nothing.
+#[cfg(unix)]
 const OWNER_ONLY: u32 = 0o600;
 
 /// The error code of SQLite while another connection holds a lock (`SQLITE_BUSY`).
@@ -128,6 +135,9 @@ async fn found(connection: &mut SqliteConnection) -> Result<i64, sqlx::Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     const LIMIT: Duration = Duration::from_secs(30);

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use aws_lc_rs::encoding::AsDer;
@@ -12,7 +11,10 @@ use base64::engine::general_purpose::STANDARD;
 use wardgate_agent::ApprovalKey;
 use wardgate_audit::{DetailsKey, DetailsKeys, LogKey, MacKey};
 use wardgate_console::CookieKey;
-use wardgate_domain::{Ambient, Digest, NewFileAccess, PermitSigner, PermitVerifier, replace_file};
+use wardgate_domain::{
+    Ambient, Digest, NewFileAccess, PermitSigner, PermitVerifier, create_private_directory,
+    replace_file, restrict_to_owner,
+};
 use wardgate_gateway::SessionKey;
 use wardgate_memory::{MasterKey, MasterKeys};
 use wardgate_redact::PseudonymKey;
@@ -43,11 +45,7 @@ impl DataDir {
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         let dir = Self(path.to_owned());
         for path in [dir.0.clone(), dir.keys()] {
-            fs::DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(&path)
-                .map_err(|source| Error::Io { path, source })?;
+            create_private_directory(&path).map_err(|source| Error::Io { path, source })?;
         }
         Ok(dir)
     }
@@ -383,12 +381,9 @@ pub(crate) fn write_new(path: &Path, content: &[u8]) -> Result<(), Error> {
         path: path.to_owned(),
         source,
     };
-    let mut file = fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)
-        .map_err(failed)?;
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    let mut file = restrict_to_owner(&mut options).open(path).map_err(failed)?;
     file.write_all(content).map_err(failed)?;
     file.sync_all().map_err(failed)?;
     eprintln!("created {}", path.display());

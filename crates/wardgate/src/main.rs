@@ -35,6 +35,7 @@ use cli::{Cli, Command, LogVerbosity};
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// The allocator. Most memory of a request consists of small blocks that one thread allocates and another frees.
+#[cfg(target_os = "linux")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

@@ -1,6 +1,7 @@
-//! Shutdown of the process: the first SIGTERM or SIGINT drains, the second exits immediately.
+//! Shutdown of the process: the first SIGTERM or SIGINT drains, the second exits immediately. On Windows, the signal is Ctrl-C.
 
-use tokio::signal::unix::{SignalKind, signal};
+use std::io;
+
 use wardgate_rpc::{Drain, Shutdown};
 
 use crate::Failure;
@@ -12,20 +13,52 @@ pub(crate) fn shutdown(drain: Drain) -> Result<Shutdown, Failure> {
 
 /// Returns a future that resolves at the first signal. After that, a second signal exits the process immediately.
 pub(crate) fn signals() -> Result<impl Future<Output = ()>, Failure> {
-    let mut term = signal(SignalKind::terminate())?;
-    let mut int = signal(SignalKind::interrupt())?;
+    let mut signals = Signals::listen()?;
     Ok(async move {
-        tokio::select! {
-            _ = term.recv() => {}
-            _ = int.recv() => {}
-        }
+        signals.next().await;
         tracing::info!("shutting down: waiting for the requests in flight");
         tokio::spawn(async move {
-            tokio::select! {
-                _ = term.recv() => {}
-                _ = int.recv() => {}
-            }
+            signals.next().await;
             std::process::exit(1);
         });
     })
+}
+
+/// The signals that end the process.
+#[cfg(unix)]
+struct Signals {
+    term: tokio::signal::unix::Signal,
+    int: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self {
+            term: signal(SignalKind::terminate())?,
+            int: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.term.recv() => {}
+            _ = self.int.recv() => {}
+        }
+    }
+}
+
+#[cfg(windows)]
+struct Signals(tokio::signal::windows::CtrlC);
+
+#[cfg(windows)]
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        tokio::signal::windows::ctrl_c().map(Self)
+    }
+
+    async fn next(&mut self) {
+        self.0.recv().await;
+    }
 }

@@ -1,11 +1,12 @@
 //! Storage of the last checkpoint that a witness saw of each log, in one file per log that is replaced atomically.
 
-use std::fs::{self, DirBuilder, File, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use wardgate_domain::{Digest, NewFileAccess, replace_file};
+use wardgate_domain::{
+    Digest, NewFileAccess, create_private_directory, replace_file, restrict_to_owner,
+};
 use wardgate_transparency::{Checkpoint, SignedNote, VerifierKey};
 
 use crate::Error;
@@ -26,15 +27,11 @@ impl SeenCheckpoints {
             let path = path.to_owned();
             move |source| Error::Directory { path, source }
         };
-        let mut builder = DirBuilder::new();
-        builder.recursive(true).mode(0o700);
-        builder.create(directory).map_err(at(directory))?;
+        create_private_directory(directory).map_err(at(directory))?;
         let path = directory.join("lock");
-        let lock = File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .mode(0o600)
+        let mut options = File::options();
+        options.create(true).truncate(false).write(true);
+        let lock = restrict_to_owner(&mut options)
             .open(&path)
             .map_err(at(&path))?;
         match lock.try_lock() {

@@ -2,10 +2,9 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use wardgate_domain::{Digest, NewFileAccess, replace_file};
+use wardgate_domain::{Digest, NewFileAccess, replace_file, restrict_to_owner};
 
 use crate::canonical::leaf_hash;
 use crate::copy_problem::{CopyProblem, MARKER};
@@ -148,7 +147,8 @@ const SUFFIX: &str = ".jsonl";
 
 fn options() -> fs::OpenOptions {
     let mut options = File::options();
-    options.write(true).create(true).mode(0o600);
+    options.write(true).create(true);
+    restrict_to_owner(&mut options);
     options
 }
 

@@ -2,7 +2,7 @@
 
 mod argv;
 
-use std::os::unix::fs::PermissionsExt;
+use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
@@ -333,11 +333,21 @@ fn read_path(node: &Node, what: &str, scope: &mut Scope<'_, '_>) -> Option<PathB
     Some(path)
 }
 
+#[cfg(unix)]
+fn is_executable(file: &Metadata) -> bool {
+    std::os::unix::fs::PermissionsExt::mode(&file.permissions()) & 0o111 != 0
+}
+
+#[cfg(not(unix))]
+fn is_executable(_file: &Metadata) -> bool {
+    true
+}
+
 /// Finds a program. A name with a `/` is relative to the file; any other name is searched for in `path`.
 fn find_program(name: &str, path: &str, argv: &Node, scope: &mut Scope<'_, '_>) -> Option<PathBuf> {
     let is_program = |path: &PathBuf| {
         let found = path.metadata();
-        found.is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
+        found.is_ok_and(|it| it.is_file() && is_executable(&it))
     };
     let (found, fix) = if name.contains('/') {
         let fix =

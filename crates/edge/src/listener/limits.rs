@@ -3,7 +3,6 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use nix::sys::resource::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
 
 /// The limits of the connections of a listener.
@@ -51,7 +50,7 @@ impl ConnectionLimits {
     /// Returns the same limits, with at most half as many connections as this process may have open files, because
     /// calls need files as well.
     pub(super) fn within_open_files(self) -> Self {
-        let Ok((open_files, _)) = getrlimit(Resource::RLIMIT_NOFILE) else {
+        let Some(open_files) = max_open_files() else {
             return self;
         };
         let most = usize::try_from(open_files / 2).unwrap_or(usize::MAX).max(1);
@@ -85,4 +84,17 @@ impl ConnectionLimits {
         let own = self.listener.connections_per_address;
         own.map_or(self.connections / 4, NonZeroUsize::get).max(1)
     }
+}
+
+/// Returns how many files this process may have open, or `None` if there is no such limit.
+#[cfg(unix)]
+fn max_open_files() -> Option<u64> {
+    use nix::sys::resource::{Resource, getrlimit};
+    let (open_files, _) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
+    Some(open_files)
+}
+
+#[cfg(not(unix))]
+fn max_open_files() -> Option<u64> {
+    None
 }

@@ -4,13 +4,13 @@
 //!   stop, or its output ends ─▶ close stdin ─ 3 s ─▶ SIGTERM ─ 3 s ─▶ SIGKILL   (the last two to its process group)
 //!   it exits                 ─▶ SIGKILL to what is left of the group
 //! ```
+//!
+//! Windows has no signals: there, only the process itself is killed.
 
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
 use tokio::io::{AsyncRead, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin};
 use tokio::sync::mpsc;
@@ -46,18 +46,49 @@ pub(super) struct ServerProcess {
 }
 
 /// The child and all its descendants that did not leave its process group. Dropping it kills them.
-struct ProcessGroup(Pid);
+struct ProcessGroup {
+    #[cfg(unix)]
+    leader: nix::unistd::Pid,
+}
 
+#[cfg(unix)]
 impl ProcessGroup {
-    fn signal(&self, signal: Signal) {
-        // The group may have ended already.
-        let _ = killpg(self.0, signal);
+    /// Returns the group that `child` leads, or `None` if it has ended.
+    fn of(child: &Child) -> Option<Self> {
+        let leader = child.id().and_then(|id| i32::try_from(id).ok())?;
+        Some(Self {
+            leader: nix::unistd::Pid::from_raw(leader),
+        })
     }
+
+    fn terminate(&self) {
+        self.signal(nix::sys::signal::Signal::SIGTERM);
+    }
+
+    fn kill(&self) {
+        self.signal(nix::sys::signal::Signal::SIGKILL);
+    }
+
+    fn signal(&self, signal: nix::sys::signal::Signal) {
+        // The group may have ended already.
+        let _ = nix::sys::signal::killpg(self.leader, signal);
+    }
+}
+
+#[cfg(not(unix))]
+impl ProcessGroup {
+    fn of(_child: &Child) -> Option<Self> {
+        Some(Self {})
+    }
+
+    fn terminate(&self) {}
+
+    fn kill(&self) {}
 }
 
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
-        self.signal(Signal::SIGKILL);
+        self.kill();
     }
 }
 
@@ -78,8 +109,7 @@ impl ServerProcess {
             |error: std::io::Error| UpstreamError::Unreachable(error.kind().to_string());
         let mut child = command(program)?.spawn().map_err(unreachable)?;
         let no_pipe = || UpstreamError::Unreachable("its standard streams are missing".to_owned());
-        let group = child.id().and_then(|id| i32::try_from(id).ok());
-        let group = ProcessGroup(Pid::from_raw(group.ok_or_else(no_pipe)?));
+        let group = ProcessGroup::of(&child).ok_or_else(no_pipe)?;
         let stdin = child.stdin.take().ok_or_else(no_pipe)?;
         let stdout = child.stdout.take().ok_or_else(no_pipe)?;
         let stderr = child.stderr.take().ok_or_else(no_pipe)?;
@@ -126,8 +156,9 @@ fn command(program: &Program) -> Result<tokio::process::Command, UpstreamError> 
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .process_group(0)
         .kill_on_drop(true);
+    #[cfg(unix)]
+    command.process_group(0);
     Ok(command)
 }
 
@@ -160,7 +191,7 @@ async fn watch<R: tokio::io::AsyncBufRead + Unpin>(watched: WatchedOutput<R>) {
     let mut reading = std::pin::pin!(channel.read(output));
     let cause = tokio::select! {
         status = child.wait() => {
-            group.signal(Signal::SIGKILL);
+            group.kill();
             // A response may still be in the pipe.
             let _ = timeout(LAST_OUTPUT_TIMEOUT, &mut reading).await;
             Some(status.map_or_else(|_| "it exited".to_owned(), |status| format!("it exited with {status}")))
@@ -181,13 +212,13 @@ async fn watch<R: tokio::io::AsyncBufRead + Unpin>(watched: WatchedOutput<R>) {
 
 /// Terminates the child, first with SIGTERM. Its standard input is closed already.
 async fn end(child: &mut Child, group: &ProcessGroup) {
-    for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+    for end in [ProcessGroup::terminate, ProcessGroup::kill] {
         if timeout(EXIT_STEP_TIMEOUT, child.wait()).await.is_ok() {
             return;
         }
-        group.signal(signal);
+        end(group);
     }
-    let _ = child.wait().await;
+    let _ = child.kill().await;
 }
 
 /// Logs the lines that the server writes to standard error. They may contain arguments and results, so they have a separate log

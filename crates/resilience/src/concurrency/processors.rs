@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use nix::sys::resource::{Usage, UsageWho, getrusage};
-use nix::sys::time::{TimeVal, TimeValLike};
 use tokio::time::Instant;
 
 use crate::concurrency::quota;
@@ -70,7 +68,10 @@ impl Processors {
 
 /// Returns the processor time of this process, or zero if the kernel does not provide it, so that the processors never
 /// count as busy.
+#[cfg(unix)]
 fn used_by_this_process() -> Duration {
+    use nix::sys::resource::{Usage, UsageWho, getrusage};
+    use nix::sys::time::{TimeVal, TimeValLike};
     let sum = |usage: Usage| {
         let micros = |time: TimeVal| u64::try_from(time.num_microseconds()).unwrap_or_default();
         Duration::from_micros(micros(usage.user_time()) + micros(usage.system_time()))
@@ -78,6 +79,11 @@ fn used_by_this_process() -> Duration {
     getrusage(UsageWho::RUSAGE_SELF)
         .map(sum)
         .unwrap_or_default()
+}
+
+#[cfg(not(unix))]
+fn used_by_this_process() -> Duration {
+    Duration::ZERO
 }
 
 #[cfg(test)]

@@ -1,15 +1,26 @@
 //! The name of the person who approves tools, for the lock file.
 
+#[cfg(unix)]
 use nix::unistd::{Uid, User};
 
 /// Returns the name given with `--by` or in `$USER`. Without either, as in a container, returns the name of the process's
 /// effective user.
 pub(super) fn approver_name(by: Option<String>) -> String {
-    by.filter(|name| !name.is_empty())
-        .unwrap_or_else(|| user_name(Uid::effective()))
+    by.filter(|name| !name.is_empty()).unwrap_or_else(own_name)
+}
+
+#[cfg(unix)]
+fn own_name() -> String {
+    user_name(Uid::effective())
+}
+
+#[cfg(not(unix))]
+fn own_name() -> String {
+    std::env::var("USERNAME").unwrap_or_else(|_| "unknown".to_owned())
 }
 
 /// Returns the name of the user `uid`, or `uid N` if the system has no name for it.
+#[cfg(unix)]
 fn user_name(uid: Uid) -> String {
     let user = User::from_uid(uid).ok().flatten();
     user.map_or_else(|| format!("uid {uid}"), |user| user.name)

@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,7 +11,7 @@ use tokio::net::TcpListener;
 use tonic::body::Body;
 use tonic::server::NamedService;
 use wardgate_audit::DetailsKeys;
-use wardgate_domain::Ambient;
+use wardgate_domain::{Ambient, restrict_to_owner};
 use wardgate_edge::BoundListener;
 use wardgate_gateway::Gateway;
 use wardgate_policy::CallHistory;
@@ -77,7 +76,8 @@ pub(crate) async fn gateway(
 pub(crate) fn own_store(config: &Path, service: &str, what: &str) -> String {
     let beside = config.with_file_name(format!("{service}.sqlite"));
     let mut options = std::fs::OpenOptions::new();
-    let writable = options.create(true).append(true).mode(0o600).open(&beside);
+    options.create(true).append(true);
+    let writable = restrict_to_owner(&mut options).open(&beside);
     let path = if writable.is_ok() {
         beside
     } else {

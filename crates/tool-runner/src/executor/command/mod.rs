@@ -5,8 +5,6 @@ mod output;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use nix::unistd::Uid;
-use tracing::warn;
 use wardgate_catalogue::plan::CommandPlan;
 use wardgate_domain::Reason;
 use wardgate_sandbox::{KernelSupport, RunError};
@@ -20,8 +18,9 @@ struct CommandExecutor(CommandPlan);
 
 pub(super) fn open(plan: &CommandPlan) -> Arc<dyn Executor> {
     KernelSupport::log();
-    if plan.program.limits.processes.is_some() && Uid::effective().is_root() {
-        warn!(
+    #[cfg(unix)]
+    if plan.program.limits.processes.is_some() && nix::unistd::Uid::effective().is_root() {
+        tracing::warn!(
             "the kernel does not apply `limits.processes` of a command to root: run Wardgate as another user"
         );
     }

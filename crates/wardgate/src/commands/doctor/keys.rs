@@ -1,7 +1,8 @@
 //! Checks of key files: they exist, hold the right kind of key, are not readable by other users, and how old they are.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+
+use wardgate_domain::is_accessible_to_all;
 
 use super::finding::{Finding, FindingSubject};
 use super::secrets;
@@ -49,8 +50,8 @@ fn examine_one(key: &KeyFile) -> Finding {
         return about.fail(error.to_string(), "restore it from the backup of the keys");
     }
     let shown = path.display();
-    match std::fs::metadata(path).map(|it| it.permissions().mode()) {
-        Ok(mode) if key.kind != KeyKind::PermitPublic && mode & 0o007 != 0 => about.warn(
+    match std::fs::metadata(path) {
+        Ok(file) if key.kind != KeyKind::PermitPublic && is_accessible_to_all(&file) => about.warn(
             format!("{shown} is readable by every user of this machine"),
             format!("chmod o= {shown}"),
         ),
@@ -102,6 +103,8 @@ fn pair(keys: &[KeyFile]) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use wardgate_domain::Ambient;
 
     use super::*;

@@ -1,8 +1,6 @@
 //! Checks of the record: it can be read, its newest part is complete and unchanged, and new events are recorded.
 
 use std::fmt;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -178,10 +176,17 @@ async fn second_copy(reader: &RecordReader, directory: &Path, store: &str) -> Fi
     }
 }
 
+#[cfg(unix)]
 fn is_on_one_disk(directory: &Path, store: &str) -> bool {
-    let device = |path: &Path| Some(fs::metadata(path).ok()?.dev());
+    use std::os::unix::fs::MetadataExt;
+    let device = |path: &Path| Some(std::fs::metadata(path).ok()?.dev());
     let file = store.strip_prefix("sqlite:").map(Path::new);
     file.is_some_and(|file| device(file).is_some() && device(file) == device(directory))
+}
+
+#[cfg(not(unix))]
+fn is_on_one_disk(_directory: &Path, _store: &str) -> bool {
+    false
 }
 
 /// Checks how much of the record is covered by signed checkpoints, and by checkpoints that the quorum of witnesses
