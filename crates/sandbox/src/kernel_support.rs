@@ -5,6 +5,9 @@ use std::sync::Once;
 
 use tracing::info;
 
+#[cfg(target_os = "linux")]
+use super::landlock_rules;
+
 /// The restrictions that this kernel's Landlock can enforce on a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KernelSupport {
@@ -21,7 +24,11 @@ impl KernelSupport {
     pub fn probe() -> Self {
         #[cfg(target_os = "linux")]
         {
-            super::landlock_rules::probe()
+            Self {
+                files: landlock_rules::can_restrict_files(),
+                network: landlock_rules::can_restrict_network(),
+                signals: landlock_rules::can_restrict_signals(),
+            }
         }
         #[cfg(not(target_os = "linux"))]
         {

@@ -5,7 +5,6 @@
 
 use std::path::Path;
 
-use super::kernel_support::KernelSupport;
 use super::launch_error::LaunchError;
 use super::launch_order::Sandbox;
 use landlock::{
@@ -68,13 +67,22 @@ fn restrict(program: &Path, sandbox: Option<&Sandbox>) -> Result<RulesetStatus, 
     Ok(status.ruleset)
 }
 
-/// Queries which restrictions the kernel can enforce.
-pub(super) fn probe() -> KernelSupport {
-    let strict = || Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
-    let can = |asked: Result<Ruleset, RulesetError>| asked.and_then(Ruleset::create).is_ok();
-    KernelSupport {
-        files: can(strict().handle_access(AccessFs::from_all(ABI::V1))),
-        network: can(strict().handle_access(AccessNet::from_all(ABI::V4))),
-        signals: can(strict().scope(Scope::Signal)),
-    }
+/// Returns whether the kernel can restrict access to files.
+pub(super) fn can_restrict_files() -> bool {
+    is_enforced(|ruleset| ruleset.handle_access(AccessFs::from_all(ABI::V1)))
+}
+
+/// Returns whether the kernel can block TCP.
+pub(super) fn can_restrict_network() -> bool {
+    is_enforced(|ruleset| ruleset.handle_access(AccessNet::from_all(ABI::V4)))
+}
+
+/// Returns whether the kernel can restrict signals to the program's own processes.
+pub(super) fn can_restrict_signals() -> bool {
+    is_enforced(|ruleset| ruleset.scope(Scope::Signal))
+}
+
+fn is_enforced(restrict: impl FnOnce(Ruleset) -> Result<Ruleset, RulesetError>) -> bool {
+    let strict = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    restrict(strict).and_then(Ruleset::create).is_ok()
 }
