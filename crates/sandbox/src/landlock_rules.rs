@@ -5,12 +5,13 @@
 
 use std::path::Path;
 
-use super::launch_error::LaunchError;
-use super::launch_order::Sandbox;
 use landlock::{
     ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr,
     RulesetCreatedAttr, RulesetError, RulesetStatus, Scope, path_beneath_rules,
 };
+
+use super::launch_error::LaunchError;
+use super::launch_order::Sandbox;
 
 /// Landlock version whose access rights are requested. An older kernel enforces the rights that it knows.
 const NEWEST: ABI = ABI::V6;

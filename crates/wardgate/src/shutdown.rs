@@ -13,7 +13,7 @@ pub(crate) fn shutdown(drain: Drain) -> Result<Shutdown, Failure> {
 
 /// Returns a future that resolves at the first signal. After that, a second signal exits the process immediately.
 pub(crate) fn signals() -> Result<impl Future<Output = ()>, Failure> {
-    let mut signals = Signals::listen()?;
+    let mut signals = ShutdownSignals::listen()?;
     Ok(async move {
         signals.next().await;
         tracing::info!("shutting down: waiting for the requests in flight");
@@ -26,13 +26,13 @@ pub(crate) fn signals() -> Result<impl Future<Output = ()>, Failure> {
 
 /// The signals that end the process.
 #[cfg(unix)]
-struct Signals {
+struct ShutdownSignals {
     term: tokio::signal::unix::Signal,
     int: tokio::signal::unix::Signal,
 }
 
 #[cfg(unix)]
-impl Signals {
+impl ShutdownSignals {
     fn listen() -> io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
         Ok(Self {
@@ -50,10 +50,10 @@ impl Signals {
 }
 
 #[cfg(windows)]
-struct Signals(tokio::signal::windows::CtrlC);
+struct ShutdownSignals(tokio::signal::windows::CtrlC);
 
 #[cfg(windows)]
-impl Signals {
+impl ShutdownSignals {
     fn listen() -> io::Result<Self> {
         tokio::signal::windows::ctrl_c().map(Self)
     }
