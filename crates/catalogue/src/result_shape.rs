@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cedar_policy::EntityTypeName;
 use serde_json::{Map, Value};
@@ -101,6 +102,8 @@ pub struct RowEntity {
     pub pushdown: BTreeMap<String, String>,
     /// Whether the tool runs only if the database applies the whole row rule.
     pub requires_pushdown: bool,
+    /// The step to which the time of a call is rounded up, or `None` if it is not.
+    pub time_step: Option<Duration>,
 }
 
 impl ResultShape {
@@ -122,6 +125,12 @@ impl ResultShape {
         self.entity
             .as_ref()
             .is_some_and(|entity| entity.requires_pushdown)
+    }
+
+    /// Returns the step to which the time of a call is rounded up, so that it does not depend on withheld rows.
+    #[must_use]
+    pub fn time_step(&self) -> Option<Duration> {
+        self.entity.as_ref()?.time_step
     }
 
     /// Returns this shape with other redacted forms.
@@ -185,6 +194,7 @@ impl ResultShape {
         let key = fields.optional("key");
         let row_rule = fields.optional("row_rule");
         let require_pushdown = fields.optional("require_pushdown");
+        let time_step = fields.optional("time_step");
         let internal = fields.optional("internal");
         let max_rows = fields
             .optional("max_rows")
@@ -206,6 +216,7 @@ impl ResultShape {
             ("key", key),
             ("row_rule", row_rule),
             ("require_pushdown", require_pushdown),
+            ("time_step", time_step),
             ("internal", internal),
         ] {
             if let (Some(field), None) = (field, entity) {
@@ -243,6 +254,7 @@ impl ResultShape {
             .unwrap_or_default();
         let requires_pushdown =
             require_pushdown.and_then(|node| faults.boolean(node, "require_pushdown"));
+        let time_step = time_step.and_then(|node| faults.duration(node, "time_step"));
         let internal = internal
             .map(|node| faults.texts(node, "internal").into_iter().collect())
             .unwrap_or_default();
@@ -258,6 +270,7 @@ impl ResultShape {
                 key: key.to_owned(),
                 pushdown,
                 requires_pushdown: requires_pushdown.unwrap_or_default(),
+                time_step,
             }),
             classes,
             forms: Arc::default(),

@@ -184,6 +184,7 @@ const FAULTS: [(&str, &str); 59] = [
         "row_rule: { owner: owner }",
         "row_rule: { owner: owner }\n      require_pushdown: yes please",
     ),
+    ("      key: id\n", "      key: id\n      time_step: 0s\n"),
     ("      entity: Row\n", ""),
     ("      key: id\n", ""),
     ("entity: Row", "entity: \"Row rule\""),

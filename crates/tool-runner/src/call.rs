@@ -13,12 +13,13 @@ mod upstream_error;
 mod waiting;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use metrics::counter;
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 use tracing::{debug, info, warn};
 use wardgate_arguments::{Arguments, InvalidArguments};
 use wardgate_domain::{
@@ -147,7 +148,27 @@ impl AdmittedCall {
 
     /// Runs the tool and sends its progress and messages to `listener`. Dropping the future stops the work in the
     /// source.
+    ///
+    /// A tool with a `time_step` ends at a multiple of it, or at its time limit, so that the time of its answer does not tell how
+    /// many rows are withheld.
     pub(crate) async fn run(
+        self,
+        shared: &SharedState,
+        listener: &mpsc::Sender<CallEvent>,
+    ) -> CallEnd {
+        let Some(step) = self.tool.tool.result().time_step() else {
+            return self.run_tool(shared, listener).await;
+        };
+        let started = Instant::now();
+        let time_limit = self.tool.time_limit;
+        let end = Box::pin(self.run_tool(shared, listener)).await;
+        let time = round_up(started.elapsed(), step).min(time_limit);
+        sleep_until(started + time).await;
+        end
+    }
+
+    /// Runs the tool and returns as soon as it has ended.
+    async fn run_tool(
         mut self,
         shared: &SharedState,
         listener: &mpsc::Sender<CallEvent>,
@@ -587,6 +608,12 @@ impl AdmittedCall {
     }
 }
 
+/// Returns the smallest multiple of `step`, which is not zero, that is at least `time`.
+fn round_up(time: Duration, step: Duration) -> Duration {
+    let steps = time.as_nanos().div_ceil(step.as_nanos());
+    step.saturating_mul(u32::try_from(steps).unwrap_or(u32::MAX))
+}
+
 /// Returns the status and error kind that are recorded for a result, which may itself report a failure.
 fn status_of(is_error: bool) -> (Status, &'static str) {
     if is_error {
@@ -633,5 +660,21 @@ impl Attempt for Execution<'_, '_> {
             partial: !self.output.is_untouched(),
             error,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_rounded_up_to_the_next_multiple_of_the_step() {
+        let step = Duration::from_millis(250);
+        for (micros, steps) in [(0, 0), (1, 1), (250_000, 1), (250_001, 2), (1_000_000, 4)] {
+            let time = Duration::from_micros(micros);
+            assert_eq!(round_up(time, step), step * steps, "{micros}");
+        }
+        let long = round_up(Duration::MAX, Duration::from_nanos(1));
+        assert_eq!(long, Duration::from_nanos(u64::from(u32::MAX)));
     }
 }

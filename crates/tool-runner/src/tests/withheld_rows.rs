@@ -3,15 +3,17 @@
 //!
 //! What is not tested:
 //!
-//! - Wall-clock time. The database reads the withheld rows, and without pushdown the tool-runner checks each, so a caller
-//!   who measures can estimate how many there are. What is tested is that with pushdown, the number of rows that the
-//!   tool-runner receives and checks does not depend on them.
+//! - Wall-clock time of tools without a `time_step`. The database reads the withheld rows, and without pushdown the tool-runner
+//!   checks each, so a caller who measures can estimate how many there are. What is tested is that with pushdown, the number of
+//!   rows that the tool-runner receives and checks does not depend on them.
 //! - `rows_withheld` and the durations in the facts of a result, which are for the audit log and not for the caller.
 //! - Computed columns of a statement whose rule is not pushed down. The database evaluates them before the tool-runner checks
 //!   the rows, so one that fails for a withheld row is an error, as the documentation of policies says.
 
 mod failed_runs;
 mod stored_results;
+
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use wardgate_domain::RowRule;
@@ -149,6 +151,25 @@ tools:
       source: rows
       statement: SELECT r.id, r.doctor, 12 / r.level AS share FROM records r WHERE :row_rule ORDER BY r.id
     result: { entity: Record, key: id, row_rule: { doctor: r.doctor }, require_pushdown: true }
+  - name: stepped
+    description: Some rows, at a time that does not depend on other rows.
+    annotations: { readOnlyHint: true }
+    input_schema: { type: object, properties: { limit: { type: integer } } }
+    execute:
+      type: sql
+      source: rows
+      statement: SELECT r.id, r.doctor, r.note FROM records r WHERE :row_rule ORDER BY r.id LIMIT :limit
+    result: { entity: Record, key: id, row_rule: { doctor: r.doctor }, time_step: 150ms }
+  - name: limited_step
+    description: Rows of a tool whose step is longer than its time limit.
+    annotations: { readOnlyHint: true }
+    time_limit: 2s
+    input_schema: { type: object }
+    execute:
+      type: sql
+      source: rows
+      statement: SELECT r.id, r.doctor, r.note FROM records r WHERE :row_rule ORDER BY r.id
+    result: { entity: Record, key: id, row_rule: { doctor: r.doctor }, time_step: 10m }
   - name: of_patient
     description: Rows of one patient.
     annotations: { readOnlyHint: true }
@@ -401,6 +422,30 @@ async fn p3_rows_are_not_combined_before_the_row_rule() {
             });
             let answer = checked.call_with(&terms, "{}").await.unwrap();
             assert!(answer.rows().len() > 3, "{tool}");
+        }
+    }
+}
+
+/// Tests that a tool with a `time_step` does not answer before its first step, whatever its answer is.
+#[tokio::test]
+async fn p3_a_tool_with_a_time_step_answers_at_a_step_or_at_its_time_limit() {
+    for database in database::each().await {
+        let harness = Harness::with(&database, TOOLS, |_| ()).await;
+        for (tool, arguments, kind, earliest) in [
+            ("stepped", r#"{"limit": 2}"#, "", 150),
+            ("stepped", r#"{"limit": 0}"#, "", 150),
+            ("stepped", r#"{"limit": "two"}"#, "invalid_arguments", 150),
+            ("limited_step", "{}", "", 2_000),
+        ] {
+            for policy in [DOCTOR_ONE, DOCTOR_ONE_BY_SET] {
+                let started = Instant::now();
+                let answer = call(&harness, tool, arguments, policy).await;
+                let time = started.elapsed();
+                let at = format!("{}: {tool} {arguments}: {time:?}", database.kind());
+                assert_eq!(answer.facts().error_kind, kind, "{at}");
+                assert!(time >= Duration::from_millis(earliest), "{at}");
+                assert!(time < Duration::from_mins(10), "{at}");
+            }
         }
     }
 }
