@@ -4,6 +4,7 @@
 //! that fails leaves no gap. Batches are stored one after the other: records are added in the order of their sequence numbers,
 //! and a reader that sees one record sees all before it.
 
+mod changes;
 mod counts;
 mod postgres;
 mod retention;
@@ -32,12 +33,12 @@ use crate::filter::RecordFilter;
 use crate::record_content::IndexedColumns;
 use crate::stored_row::StoredRow;
 
+pub(crate) use changes::{
+    LegalHold, MovedSubjectKey, NewSubjectKey, StoreUpkeep, TileRoot, TreeGrowth,
+};
 pub(crate) use counts::CountedRecords;
-pub(crate) use retention::LegalHold;
 pub(crate) use select::{PageBounds, RecordPosition};
-pub(crate) use subjects::{MasterKeyState, MovedSubjectKey, NewSubjectKey};
-pub(crate) use tree::{TileRoot, TreeGrowth};
-pub(crate) use upkeep::StoreUpkeep;
+pub(crate) use subjects::MasterKeyState;
 pub(crate) use wardgate_store::Address;
 
 /// Maximum number of records in one append.

@@ -5,23 +5,8 @@ use std::ops::Range;
 use wardgate_domain::{Digest, Timestamp};
 use wardgate_transparency::TILE_WIDTH;
 
-use super::{ReadPool, StoreReader, postgres, signed, sqlite, unsigned};
+use super::{LegalHold, ReadPool, StoreReader, postgres, signed, sqlite, unsigned};
 use crate::Error;
-
-/// A legal hold. The records that it covers are not removed, and their details are not erased. A hold without a tenant and a
-/// tag covers all records.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct LegalHold {
-    pub(crate) name: String,
-    /// The tenant of the callers whose records are covered. Also set if the hold is on a data subject.
-    pub(crate) tenant: Option<String>,
-    /// The tag of the data subject on which the hold is set.
-    pub(crate) tag: Option<Digest>,
-    pub(crate) set_by: String,
-    /// The tenant of the operator who set the hold, or `None` for an operator without a tenant.
-    pub(crate) set_in: Option<String>,
-    pub(crate) set_at: Timestamp,
-}
 
 /// A row of a hold, as both drivers return it.
 type HoldRow = (

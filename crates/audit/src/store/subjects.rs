@@ -9,24 +9,6 @@ use crate::Error;
 /// The wrapped keys of data subjects, by their tags.
 type SubjectKeys = Vec<(Digest, Vec<u8>)>;
 
-/// A new key of a data subject, encrypted under a master key.
-#[derive(Debug, Clone)]
-pub(crate) struct NewSubjectKey {
-    pub(crate) tag: Digest,
-    pub(crate) wrapped: Vec<u8>,
-    /// Identifies the master key.
-    pub(crate) known_by: Digest,
-}
-
-/// A key of a data subject that is encrypted again, under another master key.
-#[derive(Debug, Clone)]
-pub(crate) struct MovedSubjectKey {
-    pub(crate) tag: Digest,
-    /// The key as it was encrypted before.
-    pub(crate) former: Vec<u8>,
-    pub(crate) wrapped: Vec<u8>,
-}
-
 /// The master key that encrypts the keys of data subjects.
 #[derive(Debug, Clone)]
 pub(crate) struct MasterKeyState {

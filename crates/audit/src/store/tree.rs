@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use wardgate_rpc::client::RecordDamage;
-use wardgate_transparency::{Hash, TileId, TileSet, TreeHead};
+use wardgate_transparency::{TileId, TileSet, TreeHead};
 
 use super::{ReadPool, StoreReader, postgres, signed, sqlite, unsigned};
 use crate::Error;
@@ -20,24 +20,6 @@ pub(crate) struct StoredTree {
 
 /// A row of the tree, as both drivers return it.
 type TreeRow = (i64, Vec<u8>, Option<String>, Option<String>);
-
-/// The growth of the tree from one head to another, with the roots of the tiles that became full.
-#[derive(Debug, Clone)]
-pub(crate) struct TreeGrowth {
-    pub(crate) from: TreeHead,
-    pub(crate) to: TreeHead,
-    pub(crate) tile_roots: Vec<TileRoot>,
-    /// The signed checkpoint of the tree after its growth, or `None` if a further step follows.
-    pub(crate) checkpoint: Option<String>,
-}
-
-/// The root of a full tile, which is a hash of the tile one level above.
-#[derive(Debug, Clone)]
-pub(crate) struct TileRoot {
-    pub(crate) level: u8,
-    pub(crate) position: u64,
-    pub(crate) root: Hash,
-}
 
 /// The number of rows, and the concatenation of their hashes.
 type JoinedHashes = (i64, Vec<u8>);

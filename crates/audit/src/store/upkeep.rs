@@ -1,58 +1,9 @@
 //! Changes of a store besides records and their tree: exports, legal holds, retention and keys.
 
-use wardgate_audit_export::CursorClaim;
 use wardgate_domain::Digest;
 
-use super::{
-    LegalHold, MovedSubjectKey, ReadPool, StoreReader, StoreWriter, postgres, sqlite, unsigned,
-};
+use super::{ReadPool, StoreReader, StoreUpkeep, StoreWriter, postgres, sqlite, unsigned};
 use crate::Error;
-
-/// A change of a store besides records and their tree. Each variant states what the result `false` means.
-#[derive(Debug)]
-pub(crate) enum StoreUpkeep {
-    /// Takes or renews a claim for an export. A new export begins at the given position. `false` if another process holds the
-    /// claim.
-    ClaimExport(CursorClaim, u64),
-    /// Advances an export from one position to another. `false` if the claim is lost.
-    AdvanceExport {
-        claim: CursorClaim,
-        from: u64,
-        to: u64,
-    },
-    /// Releases a claim for an export.
-    ReleaseExport(CursorClaim),
-    /// Removes the records of a bundle and keeps their leaf hashes. `false` if the bundle is not the next one that can be
-    /// removed, or if a hold was set or lifted in the meantime.
-    PruneBundle { bundle: u64, hold_generation: u64 },
-    /// Sets a legal hold. `false` if a hold with this name exists.
-    SetHold(LegalHold),
-    /// Lifts the hold of this name. `false` if there is none. With a tenant, only a hold that was set in that tenant is lifted.
-    LiftHold { name: String, of: Option<String> },
-    /// Destroys the key of a data subject. `false` if there is no key, or if a hold protects it.
-    EraseSubject { tenant: String, tag: Digest },
-    /// Replaces the check value of the key for the digests of arguments and results. `false` if the stored value is not `from`.
-    SetMacCheck { from: Option<Digest>, to: Digest },
-    /// Stores which master key encrypts the keys of data subjects, and the encrypted key of the tags. `false` if it is stored
-    /// already.
-    AdoptMasterKey { known_by: Digest, tag_key: Vec<u8> },
-    /// Puts another master key in force, and begins to move the keys of data subjects from the former one. `false` if `from` is
-    /// not in force, or if a rotation is in progress already.
-    BeginRekey {
-        from: Digest,
-        to: Digest,
-        tag_key: Vec<u8>,
-    },
-    /// Replaces encrypted keys of data subjects, and stores that those up to the tag `position` are moved. A smaller position than
-    /// the stored one has no effect. `false` if the master key `to` is not in force.
-    MoveSubjectKeys {
-        moved: Vec<MovedSubjectKey>,
-        position: Vec<u8>,
-        to: Digest,
-    },
-    /// Ends the rotation to the master key `to`. `false` if no such rotation is in progress.
-    EndRekey { to: Digest },
-}
 
 impl StoreWriter {
     /// Makes the change durably. Returns `false`, and changes nothing, if its precondition does not hold.
