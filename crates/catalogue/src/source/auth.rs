@@ -4,7 +4,7 @@ use wardgate_yaml::Node;
 
 use super::VariableExpander;
 use super::expand::{STAND_IN, STAND_IN_URL};
-use super::http::service_url;
+use super::network::service_url;
 use crate::fault::FieldReader;
 use wardgate_egress::{
     AuthSettings, ClientKey, ClientProof, CodeSettings, EnterpriseSettings, OAuthClient,

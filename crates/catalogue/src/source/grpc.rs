@@ -10,8 +10,8 @@ use wardgate_yaml::Node;
 
 use super::VariableExpander;
 use super::auth::{self, Service};
-use super::http::{DEFAULT_MAX_RESPONSE_BYTES, check_reachable, private, service_url};
-use super::network::{self, file};
+use super::http::{DEFAULT_MAX_RESPONSE_BYTES, check_reachable, private};
+use super::network::{self, file, service_url};
 use crate::fault::FieldReader;
 use wardgate_egress::{EgressSettings, NetworkSettings};
 use wardgate_grpc_json::{DescriptorFile, GrpcSettings, add_metadata};

@@ -12,8 +12,8 @@ use wardgate_yaml::{Node, Position, Yaml};
 
 use super::VariableExpander;
 use super::auth::{self, Service};
-use super::expand::{STAND_IN, STAND_IN_URL};
-use super::network;
+use super::expand::STAND_IN;
+use super::network::{self, service_url};
 use crate::fault::FieldReader;
 use wardgate_egress::{
     AddressGuard, AllowedHost, AuthSettings, ClientSettings, EgressError, EgressSettings,
@@ -122,30 +122,6 @@ pub(super) fn read(
         client,
         listing,
     })
-}
-
-/// Reads a URL to which requests of a source are sent.
-pub(super) fn service_url(
-    node: &Node,
-    what: &str,
-    expand: &mut VariableExpander<'_>,
-) -> Option<Url> {
-    let text = expand.connection_text(node, what, STAND_IN_URL)?;
-    let problem = match Url::parse(&text) {
-        Err(_) => "is not a URL",
-        Ok(url) if !matches!(url.scheme(), "http" | "https") => "is not an http(s) URL",
-        Ok(url) if !url.username().is_empty() || url.password().is_some() => "contains user info",
-        Ok(url) if url.query().is_some() || url.fragment().is_some() => {
-            "contains a query or a fragment"
-        }
-        Ok(url) => return Some(url),
-    };
-    expand.faults.add(
-        node.at,
-        format!("`{what}` {problem}"),
-        "write a URL like https://api.example.com/v1; credentials belong in `auth`",
-    );
-    None
 }
 
 /// Checks whether the URL is a literal address that is not on the public internet and not allowed. Reporting this at load

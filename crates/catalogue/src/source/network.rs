@@ -1,12 +1,37 @@
-//! `tls` and `proxy` of a source.
+//! The URLs of a source, and its `tls` and `proxy`.
 
 use url::Url;
 use wardgate_egress::{InvalidTls, NetworkSettings, TlsSettings};
 use wardgate_yaml::{Node, Position};
 
 use super::VariableExpander;
+use super::expand::STAND_IN_URL;
 use crate::fault::FieldReader;
 use crate::files::AttachedFile;
+
+/// Reads a URL to which requests of a source are sent.
+pub(super) fn service_url(
+    node: &Node,
+    what: &str,
+    expand: &mut VariableExpander<'_>,
+) -> Option<Url> {
+    let text = expand.connection_text(node, what, STAND_IN_URL)?;
+    let problem = match Url::parse(&text) {
+        Err(_) => "is not a URL",
+        Ok(url) if !matches!(url.scheme(), "http" | "https") => "is not an http(s) URL",
+        Ok(url) if !url.username().is_empty() || url.password().is_some() => "contains user info",
+        Ok(url) if url.query().is_some() || url.fragment().is_some() => {
+            "contains a query or a fragment"
+        }
+        Ok(url) => return Some(url),
+    };
+    expand.faults.add(
+        node.at,
+        format!("`{what}` {problem}"),
+        "write a URL like https://api.example.com/v1; credentials belong in `auth`",
+    );
+    None
+}
 
 /// Reads `tls` and `proxy` of a source at `url`. `at` is the position of the URL.
 pub(super) fn read(
