@@ -16,9 +16,9 @@ use tokio_util::task::AbortOnDropHandle;
 use wardgate_domain::{Ambient, AttributeValue, BearerToken, CallerClaims, Digest, Timestamp};
 use wardgate_json::parse_strict;
 
-use super::claims::{MAX_ITEMS, attribute_value, is_name};
+use super::claim_value::{MAX_ITEMS, attribute_value, is_name};
 use super::source::read_file;
-use super::{Scopes, TokenRefusal};
+use super::{ApiKeyConfig, Scopes, TokenRefusal};
 use crate::error::ApiKeyError;
 
 /// The issuer of callers that authenticate by an API key.
@@ -27,14 +27,6 @@ const ISSUER: &str = "urn:wardgate:api-keys";
 const REREAD_EVERY: Duration = Duration::from_millis(500);
 /// Maximum lifetime of the caller of a key, after which anything bound to the caller, such as an open stream, ends.
 const CALLER_LIFETIME: Duration = Duration::from_hours(1);
-
-/// The settings of API keys.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ApiKeyConfig {
-    /// The file that `wardgate api-key` writes. A change takes effect within a second.
-    pub file: PathBuf,
-}
 
 /// The contents of the file of API keys, one JSON object.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,22 +1,16 @@
 //! Conversion of the claims of a verified token (RFC 7519 §4) to the facts about its caller.
 
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
 
 use serde_json::Value;
-use wardgate_domain::{AttributeValue, CallerClaims, Delegation, Digest, Timestamp, is_invisible};
+use wardgate_domain::{CallerClaims, Delegation, Digest, Timestamp};
 
+use super::claim_value::{MAX_ITEMS, MAX_NAME, attribute_value, plain, texts};
 use super::token::VerifiedClaims;
 use super::{AuthConfig, IssuerConfig, Scopes, TokenRefusal};
 
 /// 9999-12-31T23:59:59Z, the last second that RFC 3339 can express.
 const LAST_SECOND: i64 = 253_402_300_799;
-/// Maximum length of a subject, tenant, role or token id, in characters.
-const MAX_NAME: usize = 256;
-/// Maximum length of an attribute text, in characters.
-const MAX_TEXT: usize = 1_024;
-/// Maximum number of roles, of scopes, and of texts in an attribute.
-pub(super) const MAX_ITEMS: usize = 256;
 /// Maximum number of resources of this gateway in the audience of a token.
 const MAX_RESOURCES: usize = 64;
 
@@ -221,41 +215,6 @@ fn name(claims: &VerifiedClaims, claim: &str) -> Result<Option<String>, TokenRef
     };
     let name = value.as_str().and_then(|text| plain(text, 1..=MAX_NAME));
     name.map(Some).ok_or_else(|| TokenRefusal::invalid(claim))
-}
-
-/// Converts a JSON value to an attribute that policies may use. Returns `None` if the type of the value is not
-/// supported.
-pub fn attribute_value(value: &Value) -> Option<AttributeValue> {
-    match value {
-        Value::String(text) => plain(text, 0..=MAX_TEXT).map(AttributeValue::Text),
-        Value::Number(number) => number.as_i64().map(AttributeValue::Integer),
-        Value::Bool(truth) => Some(AttributeValue::Boolean(*truth)),
-        Value::Array(items) => texts(items, 0..=MAX_TEXT).map(AttributeValue::List),
-        Value::Null | Value::Object(_) => None,
-    }
-}
-
-fn texts(items: &[Value], length: RangeInclusive<usize>) -> Option<Vec<String>> {
-    if items.len() > MAX_ITEMS {
-        return None;
-    }
-    items
-        .iter()
-        .map(|item| plain(item.as_str()?, length.clone()))
-        .collect()
-}
-
-/// Returns whether `text` can be the name of a subject, tenant, role, scope or token.
-pub fn is_name(text: &str) -> bool {
-    plain(text, 1..=MAX_NAME).is_some()
-}
-
-/// Returns `text` if its number of characters is in the range `length` and all of them are visible. Invisible
-/// characters are refused so that two different callers never look the same on a page or in the record.
-fn plain(text: &str, length: RangeInclusive<usize>) -> Option<String> {
-    let hides = |c: char| c.is_control() || is_invisible(c);
-    let fits = length.contains(&text.chars().count()) && !text.chars().any(hides);
-    fits.then(|| text.to_owned())
 }
 
 /// Returns the first 16 bytes of a digest in hexadecimal, as the id of a token without the claim `jti`.

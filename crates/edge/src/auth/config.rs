@@ -9,9 +9,7 @@ use serde::{Deserialize, Serialize};
 use wardgate_domain::is_loopback_host;
 
 use super::Error;
-use super::api_keys::ApiKeyConfig;
-use super::claims::is_name;
-use super::introspection::IntrospectionConfig;
+use super::claim_value::is_name;
 
 /// Maximum length of a subject prefix, in bytes.
 const MAX_PREFIX: usize = 64;
@@ -26,6 +24,14 @@ pub struct AuthConfig {
     /// The API keys of machine clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_keys: Option<ApiKeyConfig>,
+}
+
+/// The settings of API keys.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ApiKeyConfig {
+    /// The file that `wardgate api-key` writes. A change takes effect within a second.
+    pub file: PathBuf,
 }
 
 /// The settings of one trusted issuer.
@@ -95,6 +101,22 @@ pub enum JwksSource {
     Url(String),
 }
 
+/// The settings for introspecting the tokens of an issuer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IntrospectionConfig {
+    /// The issuer's introspection endpoint: `https`, or `http` on a loopback host.
+    pub url: String,
+    /// The client id of the gateway at the issuer.
+    pub client_id: String,
+    /// The file with the client secret. It is read for each request, so that a new secret needs no restart.
+    pub client_secret_file: PathBuf,
+    /// The time for which an answer is cached, in seconds, 0 to 300. A revoked token is still accepted for this time.
+    /// Default 10.
+    #[serde(default = "default_cache")]
+    pub cache_seconds: u64,
+}
+
 /// A token type that the configuration can require.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TokenType {
@@ -160,6 +182,10 @@ const fn default_refresh() -> u64 {
 
 const fn default_key_ttl() -> u64 {
     24 * 60 * 60
+}
+
+const fn default_cache() -> u64 {
+    10
 }
 
 impl AuthConfig {

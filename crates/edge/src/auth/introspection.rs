@@ -1,6 +1,5 @@
 //! Token introspection (RFC 7662), for tokens that only their issuer can validate.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use base64::Engine;
@@ -8,7 +7,6 @@ use base64::engine::general_purpose::STANDARD;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use quick_cache::sync::Cache;
 use reqwest::{Client, Url};
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 use url::form_urlencoded;
@@ -16,7 +14,7 @@ use wardgate_domain::{Digest, Timestamp};
 use wardgate_json::parse_strict;
 use wardgate_telemetry::{SecretKind, record_secret_file};
 
-use super::config::protected_url;
+use super::config::{IntrospectionConfig, protected_url};
 use super::key_ring::apart;
 use super::source::{http_client, read_response};
 use super::token::VerifiedClaims;
@@ -30,26 +28,6 @@ const TIME_LIMIT: Duration = Duration::from_secs(5);
 const MAX_QUESTIONS: usize = 32;
 /// Maximum number of tokens that are remembered as inactive.
 const MAX_INACTIVE: usize = 10_000;
-
-/// The settings for introspecting the tokens of an issuer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct IntrospectionConfig {
-    /// The issuer's introspection endpoint: `https`, or `http` on a loopback host.
-    pub url: String,
-    /// The client id of the gateway at the issuer.
-    pub client_id: String,
-    /// The file with the client secret. It is read for each request, so that a new secret needs no restart.
-    pub client_secret_file: PathBuf,
-    /// The time for which an answer is cached, in seconds, 0 to 300. A revoked token is still accepted for this time.
-    /// Default 10.
-    #[serde(default = "default_cache")]
-    pub cache_seconds: u64,
-}
-
-const fn default_cache() -> u64 {
-    10
-}
 
 /// The introspection client of an issuer.
 pub(super) struct Introspection {

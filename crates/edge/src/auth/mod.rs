@@ -18,6 +18,7 @@
 mod api_keys;
 mod bearer;
 mod cache;
+mod claim_value;
 mod claims;
 mod config;
 mod introspection;
@@ -53,10 +54,11 @@ use token::{UnverifiedToken, VerifiedClaims};
 
 use crate::Error;
 
-pub use api_keys::{ApiKeyConfig, ApiKeyEntry, ApiKeyFile, generate_api_key};
-pub use claims::{attribute_value, is_name};
-pub use config::{AuthConfig, IssuerConfig, JwksSource, TokenType};
-pub use introspection::IntrospectionConfig;
+pub use api_keys::{ApiKeyEntry, ApiKeyFile, generate_api_key};
+pub use claim_value::{attribute_value, is_name};
+pub use config::{
+    ApiKeyConfig, AuthConfig, IntrospectionConfig, IssuerConfig, JwksSource, TokenType,
+};
 pub use lookup::{CallerLookup, RightsSource};
 pub use refusal::TokenRefusal;
 pub use revocation::RevocationWatch;
