@@ -14,6 +14,7 @@ mod bound;
 mod challenge;
 mod client;
 mod code;
+mod connect_error;
 mod discovery;
 mod enterprise;
 mod grant;
@@ -37,12 +38,13 @@ pub use bound::BoundCredentials;
 pub use challenge::BearerChallenge;
 pub use client::{ClientKey, ClientProof, OAuthClient, ServerSettings};
 pub use code::CodeRequest;
+pub use connect_error::ConnectError;
 pub use enterprise::{EnterpriseSettings, SubjectToken};
 pub use login::{DeviceCode, LoginClient, LoginServer, LoginTokens};
 pub use per_user::{
-    CodeSettings, ConnectError, ConnectionKey, Grant, GrantCallback, GrantDescription,
-    GrantRequest, GrantStore, Person, RegisteredClient, StartedGrant, StoreFuture,
-    StoreUnavailable, StoredTokens, UserGrants,
+    CodeSettings, ConnectionKey, Grant, GrantCallback, GrantDescription, GrantRequest, GrantStore,
+    Person, RegisteredClient, StartedGrant, StoreFuture, StoreUnavailable, StoredTokens,
+    UserGrants,
 };
 pub use provider::{ProviderClient, ProviderSettings, ProviderSettingsError, ProviderTokens};
 

@@ -2,10 +2,10 @@
 
 use wardgate_domain::Timestamp;
 
-use super::Person;
 use super::start::{PENDING, PendingGrant};
 use super::tokens::Tokens;
-use super::{ConnectError, UserGrants};
+use super::{Person, UserGrants};
+use crate::auth::ConnectError;
 use crate::auth::code::{CodeRequest, check_issuer};
 
 /// The response with which a person returned from the authorization server.

@@ -11,10 +11,10 @@ use serde_json::json;
 use url::Url;
 use wardgate_domain::About;
 
+use super::UserGrants;
 use super::start::GrantRequest;
-use super::{ConnectError, UserGrants};
-use crate::auth::AuthError;
 use crate::auth::code::AuthorizationServer;
+use crate::auth::{AuthError, ConnectError};
 use crate::{Egress, EgressRequest};
 
 /// Maximum time for which a dynamically registered client is used.

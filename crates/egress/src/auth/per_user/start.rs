@@ -8,9 +8,9 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::Person;
 use super::tokens::Registration;
-use super::{ConnectError, UserGrants};
+use super::{Person, UserGrants};
+use crate::auth::ConnectError;
 use crate::auth::code::{AuthorizationServer, CodeRequest};
 use crate::auth::discovery::{MetadataDiscovery, canonical};
 use crate::auth::server::union;

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 use wardgate_domain::{Ambient, Timestamp};
 
-use super::{ConnectError, StoreUnavailable, UserGrants};
+use super::{StoreUnavailable, UserGrants};
 use crate::auth::client::ClientProof;
 use crate::auth::grant::{EndpointLocation, TokenEndpoint, TokenResponse};
-use crate::auth::{AuthError, Secret, bearer};
+use crate::auth::{AuthError, ConnectError, Secret, bearer};
 
 /// Maximum time before its expiry from which on a token is not used any more.
 const LONGEST_MARGIN: Duration = Duration::from_secs(30);
