@@ -6,19 +6,10 @@ use bytes::Bytes;
 use wardgate_domain::{BearerToken, InvalidMessage, Timestamp};
 use wardgate_proto::toolrunner::v1 as pb;
 
-use super::{CallError, ToolRunnerClient, request, within};
+use super::{CallError, ConnectTarget, ToolRunnerClient, request, within};
 
 /// Maximum time for a request that may involve a third-party authorization server.
 const LIMIT: Duration = Duration::from_secs(40);
-
-/// The source that a user is asked to connect, so that it can act on their behalf.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConnectTarget {
-    /// The name of the source.
-    pub source: String,
-    /// Scopes in addition to those that are always requested, separated by spaces.
-    pub scope: Option<String>,
-}
 
 /// A user, regardless of their rights.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -214,24 +205,6 @@ impl ToolRunnerClient {
 
 fn some(text: String) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
-}
-
-impl From<&ConnectTarget> for pb::Connect {
-    fn from(connect: &ConnectTarget) -> Self {
-        Self {
-            source: connect.source.clone(),
-            scope: connect.scope.clone().unwrap_or_default(),
-        }
-    }
-}
-
-impl From<pb::Connect> for ConnectTarget {
-    fn from(connect: pb::Connect) -> Self {
-        Self {
-            source: connect.source,
-            scope: some(connect.scope),
-        }
-    }
 }
 
 impl From<&Person> for pb::Person {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use wardgate_domain::InvalidMessage;
 use wardgate_proto::toolrunner::v1 as pb;
 
-use super::{ConnectTarget, ResultFacts, ToolResult};
+use super::{ResultFacts, ToolResult};
 
 /// The interaction that a client supports during a call.
 #[derive(Debug, Clone, Default)]
@@ -95,6 +95,15 @@ pub struct InputRequired {
     /// The connection that the user has to grant, so that the source can act on their behalf. There are no requests and no state
     /// then; after the grant, the client repeats the call.
     pub connect: Option<ConnectTarget>,
+}
+
+/// The source that a user is asked to connect, so that it can act on their behalf.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConnectTarget {
+    /// The name of the source.
+    pub source: String,
+    /// Scopes in addition to those that are always requested, separated by spaces.
+    pub scope: Option<String>,
 }
 
 /// A task of an MCP server that a call became, or that a request was about.
@@ -212,6 +221,24 @@ impl From<InputRequired> for pb::InputRequired {
             state: required.state,
             facts: Some(required.facts.into()),
             connect: required.connect.as_ref().map(Into::into),
+        }
+    }
+}
+
+impl From<&ConnectTarget> for pb::Connect {
+    fn from(connect: &ConnectTarget) -> Self {
+        Self {
+            source: connect.source.clone(),
+            scope: connect.scope.clone().unwrap_or_default(),
+        }
+    }
+}
+
+impl From<pb::Connect> for ConnectTarget {
+    fn from(connect: pb::Connect) -> Self {
+        Self {
+            source: connect.source,
+            scope: Some(connect.scope).filter(|scope| !scope.is_empty()),
         }
     }
 }

@@ -7,6 +7,7 @@ mod interaction;
 mod memory;
 mod operator;
 mod policy;
+mod tool_result;
 mod tool_runner;
 
 use std::time::{Duration, Instant};
@@ -27,16 +28,16 @@ pub use audit::{
     RetentionProgress, RetentionStatus, StoredRecord,
 };
 pub use connections::{
-    ConnectTarget, ConnectionDescription, FinishConnection, Person, RemoveConnections,
-    SourceConnection, StartConnection, StartedConnection,
+    ConnectionDescription, FinishConnection, Person, RemoveConnections, SourceConnection,
+    StartConnection, StartedConnection,
 };
 pub use content::{
     Content, ContentEntry, ContentOutcome, ContentPart, ContentResult, ContentSource, GetContent,
     Skills, WatchResources,
 };
 pub use interaction::{
-    CallProgress, InputRequired, Interaction, LogMessage, PassthroughMeta, Resumption, Task,
-    TaskStep,
+    CallProgress, ConnectTarget, InputRequired, Interaction, LogMessage, PassthroughMeta,
+    Resumption, Task, TaskStep,
 };
 pub use memory::{
     AddedMessages, ContextWindow, ConversationPage, ConversationSelector, ConversationSubscriber,
@@ -44,9 +45,10 @@ pub use memory::{
 };
 pub use operator::{IdentifiedOperator, OperatorError, OperatorLog, OperatorRights};
 pub use policy::{Authorizer, CallQuestion, LocalPolicy, PolicyClient, PolicyVersion};
+pub use tool_result::{DroppedColumns, ResultFacts, ToolResult};
 pub use tool_runner::{
-    CallEvent, CallEvents, CallTool, Catalogue, CatalogueSource, CatalogueTool, DroppedColumns,
-    LocalToolRunner, ResultFacts, ServerCapabilities, ToolCaller, ToolResult, ToolRunnerClient,
+    CallEvent, CallEvents, CallTool, Catalogue, CatalogueSource, CatalogueTool, LocalToolRunner,
+    ServerCapabilities, ToolCaller, ToolRunnerClient,
 };
 
 /// Returns the token of `caller`, for a service that verifies it itself.

@@ -1,7 +1,6 @@
 //! Client of the tool-runner.
 
 mod catalogue;
-mod result;
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,14 +18,13 @@ use wardgate_proto::toolrunner::v1::tool_runner_service_client::ToolRunnerServic
 
 use super::{
     CallError, CallProgress, Content, ContentResult, GetContent, InputRequired, Interaction,
-    LogMessage, Task, TaskStep, WatchResources, open_request, read_out, repeatable, request,
-    within,
+    LogMessage, Task, TaskStep, ToolResult, WatchResources, open_request, read_out, repeatable,
+    request, within,
 };
 use crate::local::LocalMethod;
 use crate::{Link, ServiceLink};
 
 pub use catalogue::{Catalogue, CatalogueSource, CatalogueTool, ServerCapabilities};
-pub use result::{DroppedColumns, ResultFacts, ToolResult};
 
 /// Maximum size of the lists of prompts and resources in bytes: many times what the tool-runner keeps of one server.
 const MAX_LISTED: usize = 64 << 20;
