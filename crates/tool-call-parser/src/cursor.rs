@@ -18,6 +18,9 @@ pub(super) enum ParseStop {
 /// A parsed value, or the reason why there is none.
 pub(super) type ParseResult<T> = Result<T, ParseStop>;
 
+/// Maximum length of a name or key in [`Cursor::longest_run`], in bytes.
+const MAX_RUN: usize = 128;
+
 /// A position in a text.
 #[derive(Debug, Clone)]
 pub(super) struct Cursor<'a> {
@@ -137,6 +140,32 @@ impl<'a> Cursor<'a> {
         } else {
             Ok(run)
         }
+    }
+
+    /// Parses the longest run of matching characters after which `rest` succeeds.
+    pub(super) fn longest_run<T>(
+        &mut self,
+        matches: impl Fn(char) -> bool,
+        rest: impl Fn(&mut Self, &str) -> ParseResult<T>,
+    ) -> ParseResult<T> {
+        let start = self.clone();
+        let run = self.run_of(matches)?;
+        if run.len() > MAX_RUN {
+            return Err(ParseStop::No);
+        }
+        let ends = run.char_indices().map(|(at, c)| at + c.len_utf8());
+        for end in ends.rev() {
+            let mut attempt = start.clone();
+            attempt.take(end);
+            match rest(&mut attempt, &run[..end]) {
+                Err(ParseStop::No) => {}
+                decided => {
+                    *self = attempt;
+                    return decided;
+                }
+            }
+        }
+        Err(ParseStop::No)
     }
 
     /// Parses the name of a tool: letters, digits and `_ - . / :`.

@@ -10,9 +10,6 @@ use super::super::state::ParserState;
 use super::pattern::{Pattern, PatternSlots};
 use super::values::{ListedArguments, read_listed};
 
-/// Maximum length of a name, in bytes.
-const MAX_NAME: usize = 128;
-
 /// The format in which a model writes calls, according to its chat template.
 #[derive(Debug, Clone)]
 pub(crate) struct CallFormat {
@@ -163,33 +160,7 @@ fn named<T>(
     cursor: &mut Cursor,
     rest: impl Fn(&mut Cursor, &str) -> ParseResult<T>,
 ) -> ParseResult<T> {
-    longest(cursor, is_in_name, rest)
-}
-
-/// Parses the longest run of matching characters after which `rest` succeeds.
-pub(super) fn longest<T>(
-    cursor: &mut Cursor,
-    matches: impl Fn(char) -> bool,
-    rest: impl Fn(&mut Cursor, &str) -> ParseResult<T>,
-) -> ParseResult<T> {
-    let start = cursor.clone();
-    let run = cursor.run_of(matches)?;
-    if run.len() > MAX_NAME {
-        return Err(ParseStop::No);
-    }
-    let ends = run.char_indices().map(|(at, c)| at + c.len_utf8());
-    for end in ends.rev() {
-        let mut attempt = start.clone();
-        attempt.take(end);
-        match rest(&mut attempt, &run[..end]) {
-            Err(ParseStop::No) => {}
-            decided => {
-                *cursor = attempt;
-                return decided;
-            }
-        }
-    }
-    Err(ParseStop::No)
+    cursor.longest_run(is_in_name, rest)
 }
 
 impl ObjectShape {

@@ -13,7 +13,7 @@ use super::TemplateError;
 use super::format::{CallBody, CallFormat, NamedArguments, ObjectShape};
 use super::learn_values::listed;
 use super::pattern::{Pattern, PatternPart, common_start, tokens};
-use super::probe::{IDS, KEYS, NAMES, ProbeCall, Prober, TEXTS};
+use super::probe::{KEYS, NAMES, ProbeCall, Prober, TEXTS, pattern};
 
 /// Returns the first call of all probes, which has one string argument.
 fn first_call() -> ProbeCall<'static> {
@@ -69,19 +69,6 @@ pub(super) fn learn(prober: &Prober) -> Result<CallFormat, TemplateError> {
         closings,
         endings: tokens(ending),
     })
-}
-
-/// Returns the pattern of text around names, ids and numbers.
-pub(super) fn pattern(rendered: &str) -> Pattern {
-    Pattern::of(
-        rendered,
-        &[
-            (IDS[0], PatternPart::Id),
-            (IDS[1], PatternPart::Id),
-            (NAMES[0], PatternPart::Name),
-            (NAMES[1], PatternPart::Name),
-        ],
-    )
 }
 
 /// Returns the patterns before the first call of a message, both with and without text before the call.

@@ -4,9 +4,8 @@ use serde_json::{Value, json};
 
 use super::super::json;
 use super::TemplateError;
-use super::learn::pattern;
 use super::pattern::{Pattern, PatternPart, common_start};
-use super::probe::{HARD_TEXT, IDS, KEYS, NAMES, NUMBERS, ProbeCall, Prober, TEXTS};
+use super::probe::{HARD_TEXT, IDS, KEYS, NAMES, NUMBERS, ProbeCall, Prober, TEXTS, pattern};
 use super::values::{ListedArguments, ValueKind, ValueStyle};
 
 /// The text around two values of the same type.

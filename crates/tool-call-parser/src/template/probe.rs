@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::TemplateError;
+use super::pattern::{Pattern, PatternPart, common_start};
 use super::render::ChatTemplate;
 
 /// Words that occur in no template and are not contained in each other.
@@ -113,7 +114,7 @@ impl<'a> Prober<'a> {
             NoContent::Absent => {}
         }
         let text = self.render(&message)?;
-        let header = super::pattern::common_start(&text, &self.header).len();
+        let header = common_start(&text, &self.header).len();
         Ok(text[header..].to_owned())
     }
 
@@ -165,4 +166,17 @@ impl<'a> Prober<'a> {
             "eos_token": "<|eos|>",
         }))
     }
+}
+
+/// Returns the pattern of rendered text around names, ids and numbers.
+pub(super) fn pattern(rendered: &str) -> Pattern {
+    Pattern::of(
+        rendered,
+        &[
+            (IDS[0], PatternPart::Id),
+            (IDS[1], PatternPart::Id),
+            (NAMES[0], PatternPart::Name),
+            (NAMES[1], PatternPart::Name),
+        ],
+    )
 }

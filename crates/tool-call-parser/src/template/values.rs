@@ -3,7 +3,6 @@
 use super::super::cursor::{Cursor, ParseResult, ParseStop};
 use super::super::json::{self, Json};
 use super::super::reading::FormReader;
-use super::format::longest;
 use super::pattern::{Pattern, PatternSlots};
 
 /// Maximum nesting depth of a value.
@@ -104,7 +103,7 @@ impl ListedArguments {
         tool: &str,
     ) -> ParseResult<(String, Json, ListContinuation)> {
         cursor.blanks();
-        longest(cursor, is_in_key, |cursor, key| {
+        cursor.longest_run(is_in_key, |cursor, key| {
             // A key with a slash is the end of a tag.
             if key.starts_with('/') {
                 return Err(ParseStop::No);
@@ -185,7 +184,7 @@ impl ListedArguments {
         // A text that looks like the end of a value does not end it unless a key and a value follow.
         let mut ahead = cursor.clone();
         ahead.blanks();
-        longest(&mut ahead, is_in_key, |cursor, key| {
+        ahead.longest_run(is_in_key, |cursor, key| {
             if key.starts_with('/') {
                 return Err(ParseStop::No);
             }
