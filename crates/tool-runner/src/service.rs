@@ -158,7 +158,7 @@ pub(crate) fn start(
     let mut upstreams = vec![importer.changes()];
     upstreams.extend(shared.following.changes());
     importer.follow(loaded.upstreams());
-    shared.following.follow(loaded.contents());
+    loaded.contents().follow_servers(&shared.following);
     let (version, _) = watch::channel(loaded.version());
     let runner = Arc::new(Runner {
         loaded: Arc::new(ArcSwap::from_pointee(loaded)),

@@ -5,13 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tracing::warn;
 use wardgate_domain::{Caller, ColumnClass, Digest, OfferKind, source_uri};
 use wardgate_rpc::client::{ContentSource, Skills};
 
-use super::FollowedContent;
-use super::upstream::{Entries, UpstreamOffers};
+use super::lists::{ContentLists, ListedContent};
+use super::upstream::{Entries, FollowedContent, UpstreamOffers};
 use crate::Error;
 use crate::executor::Sources;
 use wardgate_catalogue::AttachedFile;
@@ -24,28 +23,6 @@ use wardgate_mcp_client::Upstream;
 pub(crate) struct Contents {
     origins: BTreeMap<String, Origin>,
     lists: ContentLists,
-}
-
-/// The lists that clients may be shown. Each list is sorted by name and contains no name twice.
-#[derive(Default)]
-pub(crate) struct ContentLists {
-    pub(crate) sources: Vec<ContentSource>,
-    pub(crate) prompts: Vec<ListedContent>,
-    pub(crate) resources: Vec<ListedContent>,
-    pub(crate) templates: Vec<ListedContent>,
-    pub(crate) skills: Vec<ListedContent>,
-}
-
-/// A prompt, resource, template or skill.
-pub(crate) struct ListedContent {
-    /// The name of the source.
-    pub(crate) source: String,
-    /// The name by which clients know the item.
-    pub(crate) name: String,
-    /// The name by which the source knows the item.
-    pub(crate) own_name: String,
-    /// The MCP definition without the member for the name, as a JSON object.
-    pub(crate) definition: Bytes,
 }
 
 /// The place where a source's prompts and resources come from.
@@ -230,8 +207,17 @@ impl Contents {
         self.origins.get(source)
     }
 
+    /// Makes `following` follow exactly the servers that offer prompts, resources or skills.
+    pub(crate) fn follow_servers(&self, following: &FollowedContent) {
+        following.of_prompts.follow(&self.servers(|of| &of.prompts));
+        following
+            .of_resources
+            .follow(&self.servers(|of| &of.resources));
+        following.of_skills.follow(&self.servers(|of| &of.skills));
+    }
+
     /// Returns the servers that offer any of what `of` selects.
-    pub(crate) fn servers(
+    fn servers(
         &self,
         of: impl Fn(&UpstreamOffers) -> &OfferedSelection,
     ) -> BTreeMap<String, Arc<Upstream>> {

@@ -7,13 +7,15 @@
 
 mod contents;
 mod error;
+mod lists;
 mod subject;
 mod upstream;
 
 use bytes::Bytes;
 
-pub(crate) use contents::{ContentLists, Contents, ListedContent, Origin};
+pub(crate) use contents::{Contents, Origin};
 pub(crate) use error::GetError;
+pub(crate) use lists::{ContentLists, ListedContent};
 pub(crate) use subject::DecisionSubject;
 pub(crate) use upstream::{FollowedContent, UpstreamContent};
 

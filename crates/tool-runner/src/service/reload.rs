@@ -101,7 +101,7 @@ impl Runner {
         )?;
         let version = loaded.version();
         self.importer.follow(loaded.upstreams());
-        self.shared.following.follow(loaded.contents());
+        loaded.contents().follow_servers(&self.shared.following);
         let secret_files = SecretFilesInUse::record(SecretKind::Credential, loaded.secret_files());
         self.secret_files.store(Arc::new(secret_files));
         self.loaded.store(Arc::new(loaded));

@@ -42,9 +42,9 @@ pub(crate) struct FollowedContent {
     pub(crate) prompts: Roster<Prompts>,
     pub(crate) resources: Roster<Resources>,
     pub(crate) skills: Roster<Skills>,
-    of_prompts: Followers<Prompts>,
-    of_resources: Followers<Resources>,
-    of_skills: Followers<Skills>,
+    pub(super) of_prompts: Followers<Prompts>,
+    pub(super) of_resources: Followers<Resources>,
+    pub(super) of_skills: Followers<Skills>,
 }
 
 /// The result of `prompts/list`, with definitions as the server sent them.
@@ -80,14 +80,6 @@ impl FollowedContent {
     pub(crate) fn changes(&self) -> [watch::Receiver<u64>; 3] {
         let lists = (&self.prompts, &self.resources, &self.skills);
         [lists.0.changes(), lists.1.changes(), lists.2.changes()]
-    }
-
-    /// Follows exactly the servers that offer prompts, resources or skills.
-    pub(crate) fn follow(&self, contents: &super::Contents) {
-        self.of_prompts.follow(&contents.servers(|of| &of.prompts));
-        self.of_resources
-            .follow(&contents.servers(|of| &of.resources));
-        self.of_skills.follow(&contents.servers(|of| &of.skills));
     }
 }
 
