@@ -294,7 +294,7 @@ const ARROWS: [(&str, &[&str]); 46] = [
 ];
 
 /// The additional dependencies of the tests of each crate.
-const TEST_ARROWS: [(&str, &[&str]); 25] = [
+const TEST_ARROWS: [(&str, &[&str]); 24] = [
     ("agent", &["testkit"]),
     ("approvals", &["testkit"]),
     ("audit", &["testkit", "witness"]),
@@ -302,8 +302,7 @@ const TEST_ARROWS: [(&str, &[&str]); 25] = [
     ("bench", &["testkit"]),
     ("caller-lookup", &["testkit"]),
     ("catalogue", &["testkit"]),
-    // Its tests state how far the policy permits a person to read the record.
-    ("console", &["proto", "testkit"]),
+    ("console", &["testkit"]),
     ("edge", &["testkit"]),
     ("egress", &["testkit"]),
     ("gateway", &["testkit"]),
@@ -331,7 +330,6 @@ const TEST_ARROWS: [(&str, &[&str]); 25] = [
     ),
     // The codes and messages that the reference documentation lists.
     ("wardgate", &["mcp", "proto", "testkit"]),
-    ("witness", &["testkit"]),
 ];
 
 type Arrows = BTreeMap<String, Vec<String>>;
