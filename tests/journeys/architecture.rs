@@ -222,7 +222,8 @@ const ARROWS: [(&str, &[&str]); 46] = [
         &["arguments", "catalogue", "domain", "sql", "yaml"],
     ),
     ("memory", &["domain", "proto", "rpc", "store", "telemetry"]),
-    // It uses tools and conversations as any client of the gateway does.
+    // It uses tools and conversations as any client of the gateway does. It waits between attempts with the jitter of
+    // all retries.
     (
         "agent",
         &[
@@ -232,6 +233,7 @@ const ARROWS: [(&str, &[&str]); 46] = [
             "egress",
             "json",
             "mcp",
+            "resilience",
             "telemetry",
             "tool-call-parser",
             "yaml",

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use wardgate_domain::Ambient;
+use wardgate_resilience::jitter;
 
 use crate::model::ModelError;
 
@@ -37,15 +38,7 @@ pub(super) fn pause(
         .checked_pow(made.saturating_sub(1))
         .map_or(LONGEST, |factor| FIRST.saturating_mul(factor))
         .min(LONGEST);
-    Some(asked_for + up_to(longest, ambient))
-}
-
-/// Returns a uniformly distributed random duration from zero to `longest`.
-fn up_to(longest: Duration, ambient: &Ambient) -> Duration {
-    let nanos = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
-    let fraction = u64::from_ne_bytes(ambient.random());
-    let product = u128::from(nanos) * u128::from(fraction);
-    Duration::from_nanos(u64::try_from(product >> u64::BITS).unwrap_or(nanos))
+    Some(asked_for + jitter::up_to(longest, ambient))
 }
 
 #[cfg(test)]
