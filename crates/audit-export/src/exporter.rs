@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use wardgate_domain::{Ambient, Timestamp};
 use wardgate_resilience::RetrySettings;
-use wardgate_telemetry::names;
+use wardgate_telemetry::{as_float, names};
 
 use crate::Error;
 use crate::conversion::convert;
@@ -366,14 +366,6 @@ impl<F: RecordFeed> RecordExporter<F> {
         let export = self.settings.name.clone();
         gauge!(names::AUDIT_EXPORT_LAG_SECONDS, "export" => export).set(age);
     }
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "a gauge is a float, and exact up to 2^53"
-)]
-fn as_float(number: u64) -> f64 {
-    number as f64
 }
 
 #[cfg(test)]

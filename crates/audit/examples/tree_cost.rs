@@ -20,6 +20,7 @@ use wardgate_domain::{Ambient, Event, Record, RefusalCount, Refusals};
 use wardgate_rpc::client::AuditClient;
 use wardgate_rpc::{Peer, link};
 use wardgate_store::DatabaseSettings;
+use wardgate_telemetry::as_float;
 use wardgate_transparency::{Checkpoint, leaf_hash};
 
 type Failure = Box<dyn std::error::Error>;
@@ -86,14 +87,6 @@ fn worked(who: UsageWho) -> Result<Duration, Failure> {
     let time = usage.user_time() + usage.system_time();
     let (seconds, micros) = (time.tv_sec().try_into()?, time.tv_usec().try_into()?);
     Ok(Duration::from_secs(seconds) + Duration::from_micros(micros))
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "a float is exact for so few records"
-)]
-fn as_float(records: u64) -> f64 {
-    records as f64
 }
 
 /// Microseconds for one record.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use metrics::gauge;
 use tokio::time::{MissedTickBehavior, interval};
 use wardgate_domain::{Ambient, Timestamp};
-use wardgate_telemetry::names;
+use wardgate_telemetry::{as_float, names};
 
 use crate::Error;
 use crate::store::{Address, StoreReader, StoreSize};
@@ -140,14 +140,6 @@ impl GrowthMonitor {
         }
         Ok(())
     }
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "a gauge is a float, and exact to a byte up to 8 PiB"
-)]
-fn as_float(bytes: u64) -> f64 {
-    bytes as f64
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use wardgate_domain::{Ambient, Digest};
-use wardgate_telemetry::names;
+use wardgate_telemetry::{as_float, names};
 use wardgate_transparency::{
     Checkpoint, CompactTree, Error as NoteError, SignedNote, Signer, TreeHead, VerifierKey,
     consistency_path, consistency_ranges, tiles_of_ranges, verify_consistency,
@@ -441,14 +441,6 @@ async fn gather(
 pub(crate) fn set_time(gauge: &'static str, ambient: &Ambient) {
     let now = u64::try_from(ambient.now().as_seconds()).unwrap_or(0);
     gauge!(gauge).set(as_float(now));
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "a gauge is a float, and exact up to 2^53"
-)]
-fn as_float(number: u64) -> f64 {
-    number as f64
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use wardgate_policy_bundle::{
     FetchedBundle, OfferedBundles, PolicyBundle, run_blocking,
 };
 use wardgate_rpc::Readiness;
-use wardgate_telemetry::names;
+use wardgate_telemetry::{as_float, names};
 
 use crate::authorizer::PolicyAuthorizer;
 use crate::files::Files;
@@ -420,9 +420,7 @@ impl SelectionRules {
 /// Sets the metric of the version in force.
 pub(crate) fn report_in_force(bundle: BundleReference) {
     // The gauge is exact up to the largest version, 2^53 - 1.
-    #[expect(clippy::cast_precision_loss, reason = "a version is below 2^53")]
-    let version = bundle.version as f64;
-    metrics::gauge!(names::POLICY_BUNDLE_VERSION).set(version);
+    metrics::gauge!(names::POLICY_BUNDLE_VERSION).set(as_float(bundle.version));
 }
 
 /// Looks at the source every `interval`, as long as `authorizer` is in use, and updates `readiness`.

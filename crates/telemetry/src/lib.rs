@@ -12,6 +12,7 @@
 
 mod exemplars;
 mod exposition;
+mod gauges;
 mod logs;
 mod otlp;
 mod secret_files;
@@ -38,6 +39,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
 pub use exposition::Exposition;
+pub use gauges::as_float;
 pub use otlp::{OtlpError, OtlpProtocol};
 pub use secret_files::{SecretFilesInUse, SecretKind, record_secret_file};
 
