@@ -277,8 +277,8 @@ impl UnlockedConversation {
             position: unsigned(row.position),
             turn: turn(row.turn)?,
             time: Timestamp::from_micros(row.at),
-            role: role(row.role)?,
-            source: source(row.source)?,
+            role: find_by_number(Role::ALL, role_number, row.role)?,
+            source: find_by_number(Source::ALL, source_number, row.source)?,
             author: body.author.into_owned(),
             content: body.content.into_owned(),
             calls: Bytes::from(body.calls.into_owned()),
@@ -377,9 +377,7 @@ pub(super) fn state_number(state: TurnState) -> i64 {
 }
 
 pub(super) fn state(number: i64) -> Result<TurnState, Error> {
-    let states = TurnState::ALL.iter().copied();
-    let mut found = states.filter(|state| state_number(*state) == number);
-    found.next().ok_or(Error::Damaged("message"))
+    find_by_number(TurnState::ALL, state_number, number)
 }
 
 pub(super) fn role_number(role: Role) -> i64 {
@@ -389,13 +387,6 @@ pub(super) fn role_number(role: Role) -> i64 {
         Role::Tool => 3,
         Role::System => 4,
     }
-}
-
-fn role(number: i64) -> Result<Role, Error> {
-    let mut found = Role::ALL.iter().copied();
-    found
-        .find(|role| role_number(*role) == number)
-        .ok_or(Error::Damaged("message"))
 }
 
 pub(super) fn source_number(source: Source) -> i64 {
@@ -408,10 +399,11 @@ pub(super) fn source_number(source: Source) -> i64 {
     }
 }
 
-fn source(number: i64) -> Result<Source, Error> {
-    let mut found = Source::ALL.iter().copied();
-    found
-        .find(|source| source_number(*source) == number)
+/// Returns the one of `values` that is stored as `number`.
+fn find_by_number<T: Copy>(values: &[T], number_of: fn(T) -> i64, number: i64) -> Result<T, Error> {
+    let mut values = values.iter().copied();
+    values
+        .find(|value| number_of(*value) == number)
         .ok_or(Error::Damaged("message"))
 }
 
