@@ -244,9 +244,9 @@ fn invocation(assistant: &Assistant, caller: &Caller) -> tracing::Span {
     tracing::info_span!(
         "invoke_agent",
         otel.name = format!("invoke_agent {}", assistant.name),
-        gen_ai.operation.name = "invoke_agent",
-        gen_ai.agent.name = assistant.name,
-        gen_ai.request.model = assistant.model.model,
+        { names::GENAI_OPERATION } = "invoke_agent",
+        { names::GENAI_AGENT } = assistant.name,
+        { names::GENAI_REQUEST_MODEL } = assistant.model.model,
         { names::CALLER } = caller.subject(),
     )
 }

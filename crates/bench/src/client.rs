@@ -14,9 +14,6 @@ use wardgate_mcp::{Era, header, meta};
 /// Maximum size of a response, in bytes.
 const LONGEST: usize = 32 << 20;
 
-/// The key of the audit receipt in `_meta` of a result.
-const RECEIPT: &str = "dev.wardgate/receipt";
-
 /// The settings of a client.
 #[derive(Clone)]
 pub struct Settings {
@@ -313,7 +310,7 @@ fn verified(
         let said = outcome.content[0]["text"].as_str().unwrap_or_default();
         return Err(Fault::Tool(said.to_owned()));
     }
-    if requires_receipt && outcome.meta[RECEIPT].is_null() {
+    if requires_receipt && outcome.meta[meta::RECEIPT].is_null() {
         return Err(Fault::NoReceipt);
     }
     Ok(result.to_owned())

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use wardgate_domain::{CallId, Timestamp, indent_json};
 use wardgate_edge::GatewayRequest;
 use wardgate_mcp::message::ErrorObject;
+use wardgate_mcp::meta;
 
 use crate::Console;
 use crate::fields::{FormFields, query};
@@ -101,7 +102,7 @@ async fn submit(console: &Console, signed_in: &SignedInRequest, name: &str) -> P
         Err(wrong) => CallOutcome::Invalid(wrong),
         Ok(arguments) => match ask(console, signed_in, tool, &arguments, &id).await {
             Ok(exchange) => {
-                let id = exchange.meta()["dev.wardgate/callId"].as_str();
+                let id = exchange.meta()[meta::CALL_ID].as_str();
                 call = id.and_then(|id| id.parse().ok());
                 let Exchange {
                     request, answer, ..
@@ -133,7 +134,7 @@ async fn ask(
         name: Some(&tool.name),
         params,
         arguments: Some(arguments),
-        meta: &[("dev.wardgate/idempotencyKey", key)],
+        meta: &[(meta::IDEMPOTENCY_KEY, key)],
     };
     let exchange = console.gateway.ask(&signed_in.token, request, CALL_LIMIT);
     exchange.await
@@ -275,7 +276,7 @@ fn result(exchange: &Exchange, access: RecordAccess) -> Markup {
 /// Renders the result of a tool, which may be an error, or the policy's denial of these arguments.
 fn of_tool(result: &Value) -> Markup {
     let is_error = result["isError"] == json!(true);
-    let denied = is_error && result["_meta"]["dev.wardgate/decisionId"].is_string();
+    let denied = is_error && result["_meta"][meta::DECISION_ID].is_string();
     let table = result
         .get("structuredContent")
         .filter(|value| !value.is_null());
@@ -322,7 +323,7 @@ fn refused(error: &ErrorObject) -> Markup {
 /// Renders the ids of the recorded call, with a link if this person may read the record.
 fn on_record(meta: &Value, access: RecordAccess) -> Markup {
     let is_linked = access != RecordAccess::None;
-    let call = meta["dev.wardgate/callId"].as_str();
+    let call = meta[meta::CALL_ID].as_str();
     html! {
         @if let Some(call) = call {
             dl.facts {
@@ -331,7 +332,7 @@ fn on_record(meta: &Value, access: RecordAccess) -> Markup {
                     @if is_linked { a href={ "/console/record?" (query([("call_id", call)])) } { code { (call) } } }
                     @else { code { (call) } }
                 }
-                @if let Some(decision) = meta["dev.wardgate/decisionId"].as_str() {
+                @if let Some(decision) = meta[meta::DECISION_ID].as_str() {
                     dt { "Decision" }
                     dd { code { (decision) } }
                 }

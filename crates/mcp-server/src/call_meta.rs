@@ -3,16 +3,11 @@
 use std::fmt::Write;
 
 use wardgate_domain::{CallId, DecisionId, Receipt};
+use wardgate_mcp::meta::{CALL_ID, DECISION_ID, RECEIPT};
 use wardgate_rpc::client::DroppedColumns;
 
-/// Key of the id of the call in `_meta` of results and in `data` of errors.
-const CALL_ID: &str = "dev.wardgate/callId";
-/// Key of the receipt of the audit record, in the same objects.
-const RECEIPT: &str = "dev.wardgate/receipt";
-/// Key of the numbers of columns dropped from the result, by reason; absent if none was dropped.
+/// Key of the numbers of columns dropped from the result, by reason, in `_meta` of the result; absent if none was dropped.
 const DROPPED_COLUMNS: &str = "dev.wardgate/droppedColumns";
-/// Key of the id of the decision if a policy refused the call.
-const DECISION_ID: &str = "dev.wardgate/decisionId";
 
 /// How a call is recorded. A response to the call needs one of these to be released.
 #[derive(Debug, Clone, Copy)]

@@ -63,8 +63,6 @@ pub const GENAI_OUTPUT_TOKENS: &str = "gen_ai.usage.output_tokens";
 pub const GENAI_TOKEN_TYPE: &str = "gen_ai.token.type";
 /// Public name of the assistant.
 pub const GENAI_AGENT: &str = "gen_ai.agent.name";
-/// Id of the conversation.
-pub const GENAI_CONVERSATION: &str = "gen_ai.conversation.id";
 /// Id that a model assigned to its tool call.
 pub const GENAI_TOOL_CALL: &str = "gen_ai.tool.call.id";
 /// Kind of an error, as one of a few words.

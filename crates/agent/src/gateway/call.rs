@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use wardgate_domain::AgentRefusal;
 use wardgate_edge::{EdgeClient, GatewayRequest};
 use wardgate_mcp::error_code::INTERNAL_ERROR;
+use wardgate_mcp::meta::{CONVERSATION, IDEMPOTENCY_KEY};
 
 use super::MCP_PATH;
 use super::exchange::exchange;
@@ -18,12 +19,6 @@ use crate::request::BearerToken;
 
 /// Timeout of a call. The gateway itself ends every call within 5 minutes; this limit covers a gateway that does not.
 const TIME_LIMIT: Duration = Duration::from_secs(310);
-
-/// The `_meta` member with the idempotency key: under one key, a call runs, or is recorded as refused, at most once.
-const IDEMPOTENCY_KEY: &str = "dev.wardgate/idempotencyKey";
-
-/// The `_meta` member with the id of the conversation that a call belongs to.
-const CONVERSATION: &str = "dev.wardgate/conversation";
 
 /// A tool call to send.
 pub(crate) struct ToolCall<'c> {

@@ -357,9 +357,9 @@ async fn run_call(
     let span = tracing::info_span!(
         "execute_tool",
         otel.name = format!("execute_tool {tool}"),
-        gen_ai.operation.name = "execute_tool",
+        { names::GENAI_OPERATION } = "execute_tool",
         { names::TOOL } = tool,
-        gen_ai.tool.call.id = call.id,
+        { names::GENAI_TOOL_CALL } = call.id,
     );
     let answered = async {
         tracing::info!("Executing MCP tool");

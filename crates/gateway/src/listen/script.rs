@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 use wardgate_domain::Digest;
+use wardgate_mcp::meta::SUBSCRIPTION_ID;
 use wardgate_mcp_server::{JsonRpcRequest, RpcError, SERVER_INFO, object};
 
 use super::following::{ConversationSelection, ResourceUpdates};
@@ -194,7 +195,7 @@ impl StreamScript {
         if list || list_of_sources {
             accepted["resourcesListChanged"] = true.into();
         }
-        let meta = format!(r#""io.modelcontextprotocol/subscriptionId":{id}"#);
+        let meta = format!(r#""{SUBSCRIPTION_ID}":{id}"#);
         let wants = list || !conversations.is_empty();
         Self {
             first: event(&format!(
