@@ -15,7 +15,7 @@ use super::people::{billing, doctor, of_patient};
 use crate::WARDGATE;
 
 use provider::{Piece, Provider};
-use talk::{Said, finish, of_type, say, text};
+use talk::{PersonMessage, finish, of_type, say, text};
 
 /// Starts `wardgate up` with the demo and its assistant, whose model is `provider`.
 fn start(provider: &Provider) -> TestApp {
@@ -23,17 +23,17 @@ fn start(provider: &Provider) -> TestApp {
     TestApp::start_with(WARDGATE, &environment)
 }
 
-fn said(text: &str) -> Said {
-    Said {
+fn person_message(text: &str) -> PersonMessage {
+    PersonMessage {
         conversation: "visit-1".to_owned(),
-        message: "question-1".to_owned(),
+        id: "question-1".to_owned(),
         text: text.to_owned(),
     }
 }
 
 /// Sends a message and returns all events until the end of the stream.
-async fn hear(app: &TestApp, token: &str, said: &Said) -> Vec<Value> {
-    let events = say(app.client().base(), token, said).await.unwrap();
+async fn hear(app: &TestApp, token: &str, message: &PersonMessage) -> Vec<Value> {
+    let events = say(app.client().base(), token, message).await.unwrap();
     events.rest().await
 }
 
@@ -60,7 +60,7 @@ async fn a_provider_that_is_cut_leaves_no_half_turn() {
     let provider = Provider::start().await;
     let app = start(&provider);
     let mut counter = Counter::add_to(&app).await;
-    let (token, said) = (doctor(&app), said("Note that I was here."));
+    let (token, message) = (doctor(&app), person_message("Note that I was here."));
     let call = Piece::Call("count_up", json!({ "note": "here" }));
 
     // The connection breaks within the first words, within the round of a call, and within the words after the call.
@@ -73,25 +73,25 @@ async fn a_provider_that_is_cut_leaves_no_half_turn() {
         (half_answer, "open", 1),
     ] {
         provider.plays(script);
-        let events = hear(&app, &token, &said).await;
+        let events = hear(&app, &token, &message).await;
         assert_eq!(finish(&events), "error");
         assert_eq!(of_type(&events, "error")[0]["kind"], "model_failed");
         assert_eq!(counter.notes().await.len(), notes);
-        let kept = context(&app, &token, &said.conversation).await;
+        let kept = context(&app, &token, &message.conversation).await;
         assert!(kept.is_empty(), "{kept:?}");
-        let turn = json!({ "conversation_id": said.conversation, "turn_id": said.message });
+        let turn = json!({ "conversation_id": message.conversation, "turn_id": message.id });
         let turn = remembered(&app, &token, "memory/get_turn", turn).await;
         assert_eq!(turn["state"], state);
     }
 
     provider.plays(vec![vec![call], vec![Piece::Text("It is noted.")]]);
-    let events = hear(&app, &token, &said).await;
+    let events = hear(&app, &token, &message).await;
     assert_eq!(
         (finish(&events), text(&events).as_str()),
         ("stop", "It is noted.")
     );
     assert_eq!(counter.notes().await, ["here"]);
-    let kept = context(&app, &token, &said.conversation).await;
+    let kept = context(&app, &token, &message.conversation).await;
     assert_eq!(roles(&kept), ["user", "assistant", "tool", "assistant"]);
 }
 
@@ -113,9 +113,9 @@ async fn a_chat_in_up_streams_and_is_on_record() {
         vec![Piece::Text("kiwicanary "), Piece::Text("is noted.")],
     ]);
     provider.hold(Some((1, 1)));
-    let said = said("Please note kiwicanary.");
-    let mut events = say(app.client().base(), &token, &said).await.unwrap();
-    // The person reads what the model has said so far, although the model has not finished.
+    let message = person_message("Please note kiwicanary.");
+    let mut events = say(app.client().base(), &token, &message).await.unwrap();
+    // The person reads what the model has written so far, although the model has not finished.
     while !text(&events.seen).ends_with("kiwicanary ") {
         assert!(events.next().await.is_some(), "{:?}", events.seen);
     }
@@ -127,7 +127,7 @@ async fn a_chat_in_up_streams_and_is_on_record() {
     assert!(results.iter().all(|result| result["success"] == true));
     assert_eq!(results[1]["data"].as_array().unwrap().len(), 2);
     assert_eq!(
-        context(&app, &token, &said.conversation).await.len(),
+        context(&app, &token, &message.conversation).await.len(),
         5,
         "the conversation knows it"
     );
@@ -163,7 +163,7 @@ async fn what_the_agent_offers_is_what_the_caller_may_call() {
     let app = start(&provider);
     let mut offered_to = Vec::new();
     for token in [doctor(&app), billing(&app)] {
-        let events = hear(&app, &token, &said("What can you do?")).await;
+        let events = hear(&app, &token, &person_message("What can you do?")).await;
         assert_eq!(finish(&events), "stop");
         let mut offered = offered(&provider);
         offered.sort();
@@ -179,9 +179,9 @@ async fn what_the_agent_offers_is_what_the_caller_may_call() {
         vec![Piece::Call("get_patient_records", of_patient("NUGWI"))],
         vec![Piece::Text("I may not.")],
     ]);
-    let mut said = said("Read her records.");
-    said.message = "question-2".to_owned();
-    let events = hear(&app, &billing(&app), &said).await;
+    let mut message = person_message("Read her records.");
+    message.id = "question-2".to_owned();
+    let events = hear(&app, &billing(&app), &message).await;
     assert_eq!(finish(&events), "stop");
     let error = of_type(&events, "error")[0];
     assert_eq!(error["kind"], "tool_not_available");
@@ -228,7 +228,7 @@ async fn start_survives_without_a_model() {
     // An empty value is the same as none, and overrides the variable of the developer.
     let app = TestApp::start_with(WARDGATE, &[("LLM_BASE_URL", "")]);
     let (token, client) = (doctor(&app), app.client());
-    let events = hear(&app, &token, &said("Hello?")).await;
+    let events = hear(&app, &token, &person_message("Hello?")).await;
     assert_eq!(finish(&events), "error");
     let error = of_type(&events, "error")[0];
     assert_eq!(error["kind"], "model_not_configured");

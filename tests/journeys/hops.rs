@@ -211,7 +211,7 @@ async fn arrived(State(server): State<Arc<Server>>, request: Request) -> Respons
 }
 
 /// A generated request of a client that is `modern` or not.
-struct Made {
+struct GeneratedRequest {
     method: &'static str,
     headers: Vec<(String, String)>,
     /// The arguments as they are written.
@@ -221,8 +221,8 @@ struct Made {
     body: String,
 }
 
-impl Made {
-    fn by(seed: u64, modern: bool) -> Self {
+impl GeneratedRequest {
+    fn generate(seed: u64, modern: bool) -> Self {
         let mut numbers = Numbers(seed);
         let method = match seed % CALLS {
             0 => "tools/call",
@@ -268,7 +268,13 @@ impl Made {
     }
 }
 
-async fn send(http: &reqwest::Client, url: &str, token: &str, modern: bool, made: &Made) {
+async fn send(
+    http: &reqwest::Client,
+    url: &str,
+    token: &str,
+    modern: bool,
+    made: &GeneratedRequest,
+) {
     let version = if modern { "2026-07-28" } else { "2025-11-25" };
     let mut request = http
         .post(url)
@@ -327,7 +333,13 @@ fn same(one: &Value, other: &Value) -> bool {
 }
 
 /// Checks that a received call has the hop's own headers, and the client's arguments and members of `_meta`.
-fn check(made: &Made, to_modern: bool, headers: &HeaderMap, body: &str, secrets: &[&str]) {
+fn check(
+    made: &GeneratedRequest,
+    to_modern: bool,
+    headers: &HeaderMap,
+    body: &str,
+    secrets: &[&str],
+) {
     let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap());
     for (name, value) in headers {
         let value = value.to_str().unwrap();
@@ -378,13 +390,13 @@ async fn hop(to_modern: bool) {
     let url = format!("{}/mcp/upstream/clinic", app.client().base());
     let http = reqwest::Client::builder().no_proxy().build().unwrap();
     let sent = futures::stream::iter(1..=REQUESTS).map(async |seed| {
-        let made = Made::by(seed, !to_modern);
+        let made = GeneratedRequest::generate(seed, !to_modern);
         send(&http, &url, &token, !to_modern, &made).await;
         (seed, made)
     });
     let sent: Vec<_> = sent.buffer_unordered(AT_ONCE).collect().await;
     let calls = server.calls.lock().unwrap();
-    let carried = |made: &Made| made.method == "tools/call";
+    let carried = |made: &GeneratedRequest| made.method == "tools/call";
     assert_eq!(
         calls.len(),
         sent.iter().filter(|(_, made)| carried(made)).count()

@@ -24,7 +24,7 @@ struct Provider {
     lifetime: Mutex<u64>,
 }
 
-type Shared = State<Arc<Provider>>;
+type ProviderState = State<Arc<Provider>>;
 
 fn answer(status: StatusCode, body: &Value) -> Response {
     let json = [(header::CONTENT_TYPE, "application/json")];
@@ -53,13 +53,13 @@ async fn start() -> Arc<Provider> {
     provider
 }
 
-async fn resource(State(provider): Shared) -> Response {
+async fn resource(State(provider): ProviderState) -> Response {
     let url = provider.url();
     let body = json!({ "resource": format!("{url}/mcp"), "authorization_servers": [url] });
     answer(StatusCode::OK, &body)
 }
 
-async fn metadata(State(provider): Shared) -> Response {
+async fn metadata(State(provider): ProviderState) -> Response {
     let url = provider.url();
     let body = json!({
         "issuer": url,
@@ -76,7 +76,7 @@ async fn register(body: Bytes) -> Response {
     answer(StatusCode::CREATED, &json!({ "client_id": "cli" }))
 }
 
-async fn device(State(provider): Shared, form: String) -> Response {
+async fn device(State(provider): ProviderState, form: String) -> Response {
     assert!(form.contains("client_id=cli"), "{form}");
     let body = json!({
         "device_code": "d-1", "user_code": "WDJB-MJHT",
@@ -86,7 +86,7 @@ async fn device(State(provider): Shared, form: String) -> Response {
     answer(StatusCode::OK, &body)
 }
 
-async fn token(State(provider): Shared, form: String) -> Response {
+async fn token(State(provider): ProviderState, form: String) -> Response {
     let grants = {
         let mut grants = provider.grants.lock().unwrap();
         grants.push(form.clone());

@@ -11,27 +11,34 @@ use crate::REPOSITORY;
 const NOUNS: [&str; 3] = ["Finding", "Redacted", "Ruling"];
 
 /// Participles that end neither in `ed` nor in `ing`.
-const IRREGULAR: [&str; 20] = [
-    "Begun", "Bound", "Built", "Chosen", "Done", "Drawn", "Found", "Given", "Gone", "Held", "Kept",
-    "Known", "Lost", "Made", "Said", "Seen", "Shown", "Spoken", "Taken", "Told",
+const IRREGULAR: [&str; 37] = [
+    "Begun", "Bound", "Brought", "Built", "Caught", "Chosen", "Done", "Drawn", "Driven", "Found",
+    "Given", "Gone", "Grown", "Heard", "Held", "Hidden", "Kept", "Known", "Led", "Left", "Lost",
+    "Made", "Meant", "Met", "Paid", "Ran", "Said", "Seen", "Sent", "Shown", "Spent", "Spoken",
+    "Taken", "Thrown", "Told", "Withheld", "Written",
 ];
 
 #[test]
 fn no_type_is_named_by_a_bare_participle() {
+    let repository = Path::new(REPOSITORY);
+    let crates = repository.join("crates");
+    let mut directories = vec![repository.join("tests/journeys")];
     for name in packages().iter().map(short) {
-        for (file, declared) in declared_types(&Path::new(REPOSITORY).join("crates").join(&name)) {
-            assert!(
-                !is_bare_participle(&declared),
-                "say what is meant by {declared} in {}",
-                file.display()
-            );
-        }
+        let parts = ["src", "tests", "benches", "examples"];
+        directories.extend(parts.map(|part| crates.join(&name).join(part)));
+    }
+    for (file, declared) in directories.iter().flat_map(|it| declared_types(it)) {
+        assert!(
+            !is_bare_participle(&declared),
+            "say what is meant by {declared} in {}",
+            file.display()
+        );
     }
 }
 
 #[test]
 fn a_bare_participle_is_told_from_a_noun() {
-    for participle in ["Asked", "Following", "Kept"] {
+    for participle in ["Asked", "Following", "Kept", "Ran"] {
         assert!(is_bare_participle(participle), "{participle}");
     }
     for noun in ["Finding", "SuspendedCall", "Settings", "Redacted"] {
@@ -109,15 +116,13 @@ fn types_of_module(source: &str) -> impl Iterator<Item = String> {
     lines.filter_map(declared_type)
 }
 
-/// Returns the structs, enums, traits and type aliases that the sources and tests of a crate declare, each with its file.
-fn declared_types(krate: &Path) -> Vec<(PathBuf, String)> {
+/// Returns the structs, enums, traits and type aliases that the Rust files below a directory declare, each with its file.
+fn declared_types(directory: &Path) -> Vec<(PathBuf, String)> {
     let mut types = Vec::new();
-    for path in [krate.join("src"), krate.join("tests")] {
-        for path in rust_files(&path) {
-            let source = fs::read_to_string(&path).unwrap();
-            let declared = source.lines().filter_map(declared_type);
-            types.extend(declared.map(|name| (path.clone(), name)));
-        }
+    for path in rust_files(directory) {
+        let source = fs::read_to_string(&path).unwrap();
+        let declared = source.lines().filter_map(declared_type);
+        types.extend(declared.map(|name| (path.clone(), name)));
     }
     types
 }

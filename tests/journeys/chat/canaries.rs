@@ -15,7 +15,7 @@ use wardgate_testkit::{Reply, System, TestApp};
 use super::super::collector::collector;
 use super::super::extra_tools::{LOOK_OFTEN, add_with_source};
 use super::super::people::doctor;
-use super::{Piece, Provider, Said, finish, hear};
+use super::{PersonMessage, Piece, Provider, finish, hear};
 use crate::WARDGATE;
 
 /// A text in everything that is planted, and in nothing else.
@@ -49,10 +49,10 @@ const TOOLS: &str = r#"
 "#;
 
 /// Everything that the server received.
-type Heard = Arc<Mutex<String>>;
+type ReceivedText = Arc<Mutex<String>>;
 
-async fn server() -> (String, Heard) {
-    let heard = Heard::default();
+async fn server() -> (String, ReceivedText) {
+    let heard = ReceivedText::default();
     let router = Router::new()
         .route("/mcp", post(mcp))
         .route("/{at}", get(birds))
@@ -67,7 +67,7 @@ const JSON: [(&str, &str); 2] = [
     ("x-bird", "kanarie-header-of-the-server"),
 ];
 
-async fn birds(State(heard): State<Heard>, request: axum::extract::Request) -> Response {
+async fn birds(State(heard): State<ReceivedText>, request: axum::extract::Request) -> Response {
     *heard.lock().unwrap() += &format!("{} {:?}\n", request.uri(), request.headers());
     if request.uri().path().ends_with("dead") {
         let body = r#"{"error":"kanarie-error-of-the-service"}"#;
@@ -80,7 +80,7 @@ async fn birds(State(heard): State<Heard>, request: axum::extract::Request) -> R
     (JSON, rows.to_string()).into_response()
 }
 
-async fn mcp(State(heard): State<Heard>, body: Bytes) -> Response {
+async fn mcp(State(heard): State<ReceivedText>, body: Bytes) -> Response {
     *heard.lock().unwrap() += std::str::from_utf8(&body).unwrap();
     let request: Value = serde_json::from_slice(&body).unwrap();
     let tool = |name: &str| {
@@ -146,7 +146,7 @@ async fn call(app: &TestApp, token: &str, tool: &str, arguments: Value) -> Reply
 }
 
 /// Runs a session with canaries from people, models and servers, and checks that those that should come through do.
-async fn session(app: &TestApp, provider: &Provider, heard: &Heard) {
+async fn session(app: &TestApp, provider: &Provider, heard: &ReceivedText) {
     let token = app.token("dr.yenji", "Doctor", &[("nickname", "kanarie-claim")]);
     let names = app.client().tool_names(&token).await;
     let named = |word: &str| {
@@ -216,12 +216,12 @@ async fn session(app: &TestApp, provider: &Provider, heard: &Heard) {
     for (script, conversation, end) in [(answered, "visit-1", "stop"), (broken, "visit-2", "error")]
     {
         provider.plays(script);
-        let said = Said {
+        let message = PersonMessage {
             conversation: conversation.to_owned(),
-            message: "question-1".to_owned(),
+            id: "question-1".to_owned(),
             text: "kanarie-question".to_owned(),
         };
-        let events = hear(app, &token, &said).await;
+        let events = hear(app, &token, &message).await;
         assert_eq!(finish(&events), end, "{events:?}");
     }
     let asked = serde_json::to_string(&provider.asked()).unwrap();

@@ -17,7 +17,7 @@ use wardgate_testkit::{SeparateProcesses, System, WardgateProcess, until};
 use super::super::extra_tools::{Counter, LOOK_OFTEN};
 use super::super::people::{doctor, of_patient};
 use super::provider::{Piece, Place, Provider};
-use super::talk::{Said, finish, of_type, say, text};
+use super::talk::{PersonMessage, finish, of_type, say, text};
 use super::{context, roles};
 use crate::{REPOSITORY, WARDGATE};
 
@@ -158,9 +158,9 @@ impl Ward {
     /// Runs one turn, in which `service` is killed at `boundary`.
     async fn survives(&mut self, service: &str, boundary: usize) {
         let note = format!("{service}-{boundary}");
-        let said = Said {
+        let message = PersonMessage {
             conversation: format!("visit-{note}"),
-            message: format!("question-{note}"),
+            id: format!("question-{note}"),
             text: "Note that I was here, and tell me what she has.".to_owned(),
         };
         self.provider.plays(vec![
@@ -177,7 +177,7 @@ impl Ward {
         self.provider.hold(BOUNDARIES[boundary]);
         let asked = self.provider.asked().len();
         let mut acknowledged = BTreeMap::new();
-        let first = say(self.agent.base(), &self.token, &said).await;
+        let first = say(self.agent.base(), &self.token, &message).await;
         let mut first = first.expect("everything runs");
         if boundary == 0 {
             self.provider.is_asked(asked).await;
@@ -192,7 +192,7 @@ impl Ward {
 
         // The message is sent again at least once, even if the answer had arrived.
         let events = until("the answer is whole", async || {
-            let events = say(self.agent.base(), &self.token, &said).await.ok()?;
+            let events = say(self.agent.base(), &self.token, &message).await.ok()?;
             let events = events.rest().await;
             acknowledge(&mut acknowledged, &events);
             // While the memory service cannot reach the policy service, it withholds the results of tools.
@@ -201,20 +201,20 @@ impl Ward {
         })
         .await;
         assert_eq!(text(&events), ANSWER, "{note}");
-        self.is_kept(&said, boundary, &note, &events, &acknowledged)
+        self.is_kept(&message, boundary, &note, &events, &acknowledged)
             .await;
     }
 
     /// Checks that the conversation contains the whole turn once, and that its tools ran once.
     async fn is_kept(
         &mut self,
-        said: &Said,
+        message: &PersonMessage,
         boundary: usize,
         note: &str,
         events: &[Value],
         acknowledged: &BTreeMap<String, Value>,
     ) {
-        let kept = context(&self.system, &self.token, &said.conversation).await;
+        let kept = context(&self.system, &self.token, &message.conversation).await;
         let written = self.written(note).await;
         let mut expected = vec!["user"];
         for (result, dies_with) in of_type(events, "tool_result").into_iter().zip(CALLS) {
@@ -247,7 +247,7 @@ impl Ward {
         }
         expected.push("assistant");
         assert_eq!(roles(&kept), expected, "{note}");
-        assert!(kept.iter().all(|it| it["turn_id"] == said.message.as_str()));
+        assert!(kept.iter().all(|it| it["turn_id"] == message.id.as_str()));
         for (call, data) in acknowledged {
             let result = kept.iter().find(|it| it["tool_call_id"] == call.as_str());
             let result = result.unwrap_or_else(|| panic!("{note}: {call} is lost: {kept:?}"));

@@ -9,9 +9,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A message of a person, with IDs that the client chose.
 #[derive(Debug, Clone)]
-pub(super) struct Said {
+pub(super) struct PersonMessage {
     pub(super) conversation: String,
-    pub(super) message: String,
+    pub(super) id: String,
     pub(super) text: String,
 }
 
@@ -26,11 +26,15 @@ pub(super) struct Events {
 }
 
 /// Sends a message to the agent at `base`.
-pub(super) async fn say(base: &str, token: &str, said: &Said) -> reqwest::Result<Events> {
+pub(super) async fn say(
+    base: &str,
+    token: &str,
+    message: &PersonMessage,
+) -> reqwest::Result<Events> {
     let body = json!({
-        "message": said.text,
-        "conversation_id": said.conversation,
-        "message_id": said.message,
+        "message": message.text,
+        "conversation_id": message.conversation,
+        "message_id": message.id,
     });
     let client = reqwest::Client::builder().timeout(PATIENCE).build()?;
     let request = client

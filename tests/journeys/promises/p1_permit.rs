@@ -263,8 +263,8 @@ fn executions(system: &SeparateProcesses) -> usize {
         .count()
 }
 
-/// A permit that does not cover the call.
-struct Refused<'a> {
+/// A call that is refused, because its permit does not cover it.
+struct RefusedCall<'a> {
     what: &'static str,
     caller: &'a Caller,
     arguments: &'static [u8],
@@ -276,7 +276,7 @@ fn changed_permits<'a>(
     system: &SeparateProcesses,
     genuine: &SignedPermit,
     caller: &'a Caller,
-) -> Vec<Refused<'a>> {
+) -> Vec<RefusedCall<'a>> {
     let terms = genuine.unverified_terms().unwrap();
     let real = real_signer(system);
     let stranger = permit_signer();
@@ -305,7 +305,7 @@ fn changed_permits<'a>(
             signed(&|terms| terms.row_rule = None),
         ),
     ]
-    .map(|(what, permit)| Refused {
+    .map(|(what, permit)| RefusedCall {
         what,
         caller,
         arguments: NUGWI,
@@ -352,13 +352,13 @@ async fn p1_no_permit_no_run() {
             bound,
         ),
     ]
-    .map(|(what, caller, arguments, permit)| Refused {
+    .map(|(what, caller, arguments, permit)| RefusedCall {
         what,
         caller,
         arguments,
         permit,
     });
-    for Refused {
+    for RefusedCall {
         what,
         caller,
         arguments,

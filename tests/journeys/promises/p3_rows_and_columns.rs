@@ -147,13 +147,13 @@ fn may_read(who: Who, row: &Value) -> bool {
 
 /// The form in which a column is released.
 #[derive(Debug, PartialEq)]
-enum Shown {
+enum ColumnForm {
     Clear,
     Masked,
     Dropped,
 }
 
-fn shown(role: &str, class: &str) -> Shown {
+fn column_form(role: &str, class: &str) -> ColumnForm {
     // A class, or a prefix that stands for a family of classes.
     let (clear, masked): (&[&str], &[&str]) = match role {
         "Doctor" => (&["none", "id", "phi", "contact", "finance"], &[]),
@@ -180,9 +180,9 @@ fn shown(role: &str, class: &str) -> Shown {
     let family = class.split('.').next().unwrap();
     let holds = |classes: &[&str]| classes.iter().any(|it| [class, family].contains(it));
     match (holds(clear), holds(masked)) {
-        (true, _) => Shown::Clear,
-        (_, true) => Shown::Masked,
-        _ => Shown::Dropped,
+        (true, _) => ColumnForm::Clear,
+        (_, true) => ColumnForm::Masked,
+        _ => ColumnForm::Dropped,
     }
 }
 
@@ -238,13 +238,13 @@ fn compare(who: Who, tool: &str, expected: &[&Value], got: &[Value]) {
         );
         for (column, class) in &classes {
             let (cell, stored) = (got.get(column), &stored[column]);
-            match shown(who.role, class) {
-                Shown::Clear => assert_eq!(cell, Some(stored), "{context} {column}"),
-                Shown::Dropped => assert_eq!(cell, None, "{context} {column}"),
-                Shown::Masked if stored.is_null() => {
+            match column_form(who.role, class) {
+                ColumnForm::Clear => assert_eq!(cell, Some(stored), "{context} {column}"),
+                ColumnForm::Dropped => assert_eq!(cell, None, "{context} {column}"),
+                ColumnForm::Masked if stored.is_null() => {
                     assert_eq!(cell, Some(&Value::Null), "{context} {column}");
                 }
-                Shown::Masked => {
+                ColumnForm::Masked => {
                     let (cell, stored) =
                         (cell.unwrap().as_str().unwrap(), stored.as_str().unwrap());
                     assert!(!cell.contains(stored), "{context} {column}: {cell}");

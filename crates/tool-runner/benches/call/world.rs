@@ -86,9 +86,9 @@ pub(crate) struct World {
     _dir: TempDir,
 }
 
-/// How a call ended.
-pub(crate) struct Ended {
-    /// Of its structured content.
+/// The measured size and stages of a call.
+pub(crate) struct CallMeasurement {
+    /// The size of the structured content, in bytes.
     pub(crate) bytes: usize,
     pub(crate) stages: Vec<(String, Duration)>,
 }
@@ -181,7 +181,7 @@ impl World {
     }
 
     /// Calls the tool once.
-    pub(crate) fn call(&self, tool: &str, permit: &SignedPermit) -> Ended {
+    pub(crate) fn call(&self, tool: &str, permit: &SignedPermit) -> CallMeasurement {
         let arguments: &'static [u8] = match tool {
             GOVERNED => br#"{"patient":"","from":0}"#,
             _ => b"{}",
@@ -205,7 +205,7 @@ impl World {
             }
         });
         assert!(!result.is_error, "{:?}", result.content);
-        Ended {
+        CallMeasurement {
             bytes: result.structured_content.len(),
             stages: result.facts.stages,
         }

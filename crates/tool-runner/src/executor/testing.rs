@@ -22,7 +22,7 @@ use wardgate_catalogue::{Catalogue, FileText};
 
 /// The result of a run.
 #[derive(Debug)]
-pub(super) struct Ran {
+pub(super) struct RunResult {
     /// The rows as JSON objects.
     pub(super) rows: Vec<Value>,
     pub(super) is_error: bool,
@@ -79,7 +79,7 @@ impl TestTool {
     }
 
     /// Runs the tool with `arguments`, which are not validated.
-    pub(super) async fn run(&self, arguments: Value) -> Result<Ran, ExecutorError> {
+    pub(super) async fn run(&self, arguments: Value) -> Result<RunResult, ExecutorError> {
         let Value::Object(arguments) = arguments else {
             panic!("arguments are an object");
         };
@@ -117,7 +117,7 @@ impl TestTool {
                 .map(|(name, value)| (name.to_string(), value))
                 .collect()
         });
-        Ok(Ran {
+        Ok(RunResult {
             rows: rows.collect(),
             is_error: retained.is_error,
         })
