@@ -33,7 +33,7 @@ pub(super) struct Subscriptions {
 #[derive(Debug)]
 struct ResourceSubscription {
     inboxes: Vec<Inbox>,
-    standing: SubscriptionStatus,
+    status: SubscriptionStatus,
     /// Whether changes may have been missed.
     missed: bool,
 }
@@ -41,7 +41,8 @@ struct ResourceSubscription {
 /// The server's response to the request for a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SubscriptionStatus {
-    Asked,
+    /// The server has not responded yet.
+    Pending,
     Accepted,
     Refused,
 }
@@ -67,10 +68,10 @@ impl Default for Subscriptions {
 }
 
 impl ResourceSubscription {
-    fn stands(&mut self, uri: &str, standing: SubscriptionStatus) {
-        self.standing = standing;
+    fn set_status(&mut self, uri: &str, status: SubscriptionStatus) {
+        self.status = status;
         for inbox in &self.inboxes {
-            inbox.send_modify(|changes| changes.stands(uri, standing));
+            inbox.send_modify(|changes| changes.set_status(uri, status));
         }
     }
 
@@ -84,9 +85,9 @@ impl ResourceSubscription {
 }
 
 impl PendingChanges {
-    fn stands(&mut self, uri: &str, standing: SubscriptionStatus) {
-        let (into, from) = match standing {
-            SubscriptionStatus::Asked => return,
+    fn set_status(&mut self, uri: &str, status: SubscriptionStatus) {
+        let (into, from) = match status {
+            SubscriptionStatus::Pending => return,
             SubscriptionStatus::Accepted => (&mut self.accepted, &mut self.refused),
             SubscriptionStatus::Refused => (&mut self.refused, &mut self.accepted),
         };
@@ -104,18 +105,18 @@ impl Subscriptions {
         for uri in &uris {
             let is_full = table.len() >= MOST && !table.contains_key(uri);
             if is_full || uri.len() > MAX_URI {
-                inbox.send_modify(|changes| changes.stands(uri, SubscriptionStatus::Refused));
+                inbox.send_modify(|changes| changes.set_status(uri, SubscriptionStatus::Refused));
                 continue;
             }
             let entry = table.entry(uri.clone()).or_insert_with(|| {
                 is_changed = true;
                 ResourceSubscription {
                     inboxes: Vec::new(),
-                    standing: SubscriptionStatus::Asked,
+                    status: SubscriptionStatus::Pending,
                     missed: false,
                 }
             });
-            inbox.send_modify(|changes| changes.stands(uri, entry.standing));
+            inbox.send_modify(|changes| changes.set_status(uri, entry.status));
             entry.inboxes.push(Arc::clone(&inbox));
         }
         drop(table);
@@ -159,15 +160,15 @@ impl Subscriptions {
     /// Resets the status of all resources for a new connection, on which nothing was requested yet.
     pub(super) fn reconnected(&self) {
         for entry in self.table().values_mut() {
-            entry.missed |= entry.standing == SubscriptionStatus::Accepted;
-            entry.standing = SubscriptionStatus::Asked;
+            entry.missed |= entry.status == SubscriptionStatus::Accepted;
+            entry.status = SubscriptionStatus::Pending;
         }
     }
 
     /// Records that notifications may be missed from now on.
     pub(super) fn interrupted(&self) {
         for entry in self.table().values_mut() {
-            entry.missed |= entry.standing == SubscriptionStatus::Accepted;
+            entry.missed |= entry.status == SubscriptionStatus::Accepted;
         }
     }
 
@@ -175,7 +176,7 @@ impl Subscriptions {
     /// missed count as changed.
     pub(super) fn opened(&self) {
         for (uri, entry) in self.table().iter_mut() {
-            if entry.standing == SubscriptionStatus::Accepted && std::mem::take(&mut entry.missed) {
+            if entry.status == SubscriptionStatus::Accepted && std::mem::take(&mut entry.missed) {
                 entry.updated(uri);
             }
         }
@@ -187,7 +188,7 @@ impl Subscriptions {
         let mut table = self.table();
         for uri in uris {
             if let Some(entry) = table.get_mut(uri) {
-                entry.stands(uri, SubscriptionStatus::Accepted);
+                entry.set_status(uri, SubscriptionStatus::Accepted);
                 if std::mem::take(&mut entry.missed) {
                     entry.updated(uri);
                 }
@@ -200,8 +201,8 @@ impl Subscriptions {
         let mut table = self.table();
         for uri in uris {
             let entry = table.get_mut(uri);
-            if let Some(entry) = entry.filter(|entry| entry.standing == SubscriptionStatus::Asked) {
-                entry.stands(uri, SubscriptionStatus::Refused);
+            if let Some(entry) = entry.filter(|entry| entry.status == SubscriptionStatus::Pending) {
+                entry.set_status(uri, SubscriptionStatus::Refused);
             }
         }
     }

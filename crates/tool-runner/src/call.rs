@@ -101,7 +101,7 @@ pub(crate) fn admit(
     };
     let (permit, compiled) = loaded.compiled().admit(signed, to_run, Some(tool), now)?;
     let interaction = match call.interaction {
-        Some(interaction) if tool.tool.plan().talks() => Some(interaction.try_into()?),
+        Some(interaction) if tool.tool.plan().may_request_input() => Some(interaction.try_into()?),
         Some(interaction) if interaction.resumption.is_some() => {
             let why = "belongs to a tool that requests no input from its clients";
             return Err(InvalidMessage::field("interaction.resumption", why).into());

@@ -389,7 +389,10 @@ impl LoadedCatalogue {
 
     /// Returns whether calls of this tool may become tasks.
     pub(crate) fn may_be_task(&self, tool: &RunnableTool) -> bool {
-        let source = tool.tool.source().filter(|_| tool.tool.plan().talks());
+        let source = tool
+            .tool
+            .source()
+            .filter(|_| tool.tool.plan().may_request_input());
         let server = source.and_then(|source| self.sources.mcp(source).ok());
         server.is_some_and(|server| server.observed().borrow().has_tasks)
     }

@@ -154,7 +154,7 @@ impl Plan {
 
     /// Returns whether the source may send requests to the client while the plan runs.
     #[must_use]
-    pub fn talks(&self) -> bool {
+    pub fn may_request_input(&self) -> bool {
         matches!(self, Self::Mcp(_))
     }
 }

@@ -120,7 +120,7 @@ impl Dialer {
         let stream = if self.profile.is_empty() {
             ServerStream::Changes(handshake)
         } else {
-            ServerStream::Questions(begun.clone(), handshake)
+            ServerStream::Requests(begun.clone(), handshake)
         };
         self.tasks
             .spawn(run_listeners(Arc::clone(&exchange), stream, stop.clone()));
@@ -260,7 +260,7 @@ enum ServerStream {
     Changes(Handshake),
     /// Requests of the server and changes of resources, on a connection for clients that can be asked for input. The token is
     /// cancelled once the stream is open, or cannot be opened.
-    Questions(CancellationToken, Handshake),
+    Requests(CancellationToken, Handshake),
 }
 
 /// Listens until `stop` is cancelled, and then ends the session.
@@ -271,13 +271,13 @@ async fn run_listeners(exchange: Arc<Exchange>, stream: ServerStream, stop: Canc
             let listening = listen::run_listener(Arc::clone(&exchange), events, handshake);
             Box::pin(stop.run_until_cancelled(listening)).await;
         }
-        ServerStream::Questions(begun, handshake) => {
+        ServerStream::Requests(begun, handshake) => {
             let once = || exchange.read_standalone_stream(|| begun.cancel());
-            let questions = listen::run_request_listener(&events.ambient, &begun, once);
+            let requests = listen::run_request_listener(&events.ambient, &begun, once);
             let transport = Arc::clone(&exchange);
             let resources =
                 listen::run_resource_listener(transport, Arc::clone(&events), handshake);
-            let listening = async { tokio::join!(questions, resources) };
+            let listening = async { tokio::join!(requests, resources) };
             Box::pin(stop.run_until_cancelled(listening)).await;
         }
     }

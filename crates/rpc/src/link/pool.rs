@@ -285,7 +285,7 @@ impl ReplicaGauges {
                 ReplicaStatus::Ready => 0,
                 ReplicaStatus::Ejected => 1,
                 ReplicaStatus::Unheard | ReplicaStatus::Unready(_) | ReplicaStatus::Leaving => 2,
-                ReplicaStatus::New | ReplicaStatus::Lost | ReplicaStatus::Away(_) => 3,
+                ReplicaStatus::New | ReplicaStatus::Lost | ReplicaStatus::Unreachable(_) => 3,
             };
             counts[state] += 1;
         }
@@ -332,7 +332,7 @@ fn readiness(replica_statuses: &[ReplicaStatus]) -> Option<Readiness> {
     let why = replica_statuses
         .iter()
         .find_map(|replica_status| match replica_status {
-            ReplicaStatus::Unready(why) | ReplicaStatus::Away(why) => Some(why.clone()),
+            ReplicaStatus::Unready(why) | ReplicaStatus::Unreachable(why) => Some(why.clone()),
             _ => None,
         });
     let why = why.unwrap_or_else(|| "no replica is connected yet".to_owned());

@@ -43,7 +43,7 @@ enum ConnectionState {
     /// The first connection is being established.
     New,
     /// There is no connection, because the last attempt failed for this reason.
-    Away(String),
+    Unreachable(String),
     /// The connection was lost just now, and the next one is being established.
     Lost,
     /// The connection is established, and the replica has not reported its health on it yet.
@@ -71,8 +71,8 @@ pub(super) enum ReplicaStatus {
     Lost,
     /// See [`ConnectionState::Unheard`].
     Unheard,
-    /// See [`ConnectionState::Away`].
-    Away(String),
+    /// See [`ConnectionState::Unreachable`].
+    Unreachable(String),
 }
 
 impl ReplicaStatus {
@@ -115,7 +115,7 @@ impl Replica {
                 Ok(channel) => channel,
                 Err(error) => {
                     tracing::debug!(address = %self.address, error = &error as &dyn std::error::Error, "cannot connect to {name}");
-                    self.turn(ConnectionState::Away(format!("cannot reach {name}")));
+                    self.turn(ConnectionState::Unreachable(format!("cannot reach {name}")));
                     tokio::time::sleep(pause.next()).await;
                     continue;
                 }
@@ -168,7 +168,7 @@ impl Replica {
             ConnectionState::New => ReplicaStatus::New,
             ConnectionState::Lost => ReplicaStatus::Lost,
             ConnectionState::Unheard(_) => ReplicaStatus::Unheard,
-            ConnectionState::Away(why) => ReplicaStatus::Away(why.clone()),
+            ConnectionState::Unreachable(why) => ReplicaStatus::Unreachable(why.clone()),
         }
     }
 
@@ -179,7 +179,7 @@ impl Replica {
         let usable = match state.connection {
             ConnectionState::Ready(_) => last_resort || !state.ejection.is_ejected(),
             ConnectionState::Unheard(_) | ConnectionState::Unready(..) => last_resort,
-            ConnectionState::New | ConnectionState::Lost | ConnectionState::Away(_) => false,
+            ConnectionState::New | ConnectionState::Lost | ConnectionState::Unreachable(_) => false,
         };
         usable.then(|| self.in_flight.load(Ordering::Relaxed))
     }
