@@ -32,7 +32,7 @@ struct Grant {
 }
 
 /// The fakes, and the person who uses the browser.
-pub(super) struct Place {
+pub(super) struct AuthorizationFakes {
     address: SocketAddr,
     key: TestKey,
     /// The person who logs in next, whoever is asked.
@@ -46,10 +46,10 @@ pub(super) struct Place {
 
 type Answer = (u16, Vec<(&'static str, String)>, Value);
 
-impl Place {
+impl AuthorizationFakes {
     pub(super) async fn start() -> Arc<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let place = Arc::new(Self {
+        let fakes = Arc::new(Self {
             address: listener.local_addr().unwrap(),
             key: TestKey::p256(),
             login: Mutex::default(),
@@ -57,10 +57,10 @@ impl Place {
             tokens: Mutex::default(),
             seen: Mutex::default(),
         });
-        let serving = Arc::clone(&place);
+        let serving = Arc::clone(&fakes);
         let router = Router::new().fallback(async move |request| serving.serve(request).await);
         tokio::spawn(async move { axum::serve(listener, router).await });
-        place
+        fakes
     }
 
     pub(super) fn at(&self, path: &str) -> String {

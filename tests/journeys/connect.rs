@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use wardgate_testkit::{ProcessExit, Reply, System, TestApp, run};
 
-use super::authorization::{AUDIENCE, CLIENT, Place};
+use super::authorization::{AUDIENCE, AuthorizationFakes, CLIENT};
 use super::clinic;
 use crate::WARDGATE;
 
@@ -124,16 +124,20 @@ pub(super) fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
     rest.split(after).next().unwrap()
 }
 
-/// Writes the configuration of a gateway whose issuer is that of `place`.
-pub(super) fn configuration(place: &Place, catalogue: &str, policies: &str) -> TempDir {
+/// Writes the configuration of a gateway whose issuer is that of `fakes`.
+pub(super) fn configuration(
+    fakes: &AuthorizationFakes,
+    catalogue: &str,
+    policies: &str,
+) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
-    let issuer = place.at("");
+    let issuer = fakes.at("");
     let settings = json!({
         "policy": { "policies": "policies" },
         "tool_runner": { "catalogue": "tools.yaml" },
         "gateway": {
             "auth": { "issuers": [
-                { "issuer": issuer, "audience": AUDIENCE, "jwks": { "url": place.at("/jwks") } },
+                { "issuer": issuer, "audience": AUDIENCE, "jwks": { "url": fakes.at("/jwks") } },
             ] },
             "sign_in": { "issuer": issuer, "client_id": CLIENT },
         },
@@ -142,14 +146,14 @@ pub(super) fn configuration(place: &Place, catalogue: &str, policies: &str) -> T
     dir
 }
 
-async fn start() -> (Arc<Place>, TestApp) {
-    let place = Place::start().await;
-    let url = place.at("/mcp");
+async fn start() -> (Arc<AuthorizationFakes>, TestApp) {
+    let fakes = AuthorizationFakes::start().await;
+    let url = fakes.at("/mcp");
     let environment = [("NOTES_URL", url.as_str())];
-    let files = configuration(&place, CATALOGUE, POLICIES);
+    let files = configuration(&fakes, CATALOGUE, POLICIES);
     let app = TestApp::start_example(WARDGATE, files.path(), "clinic", &environment);
     app.until_ready(true).await;
-    (place, app)
+    (fakes, app)
 }
 
 /// Makes a modern call as a client that can show its user a page, or as one that cannot.
@@ -209,8 +213,8 @@ async fn asked(app: &TestApp, token: &str) -> (String, Value) {
     (url, back)
 }
 
-fn log_in(place: &Place, person: &str) {
-    person.clone_into(&mut place.login.lock().unwrap());
+fn log_in(fakes: &AuthorizationFakes, person: &str) {
+    person.clone_into(&mut fakes.login.lock().unwrap());
 }
 
 fn operate(app: &TestApp, token: &str, arguments: &[&str]) -> ProcessExit {
@@ -224,12 +228,12 @@ fn operate(app: &TestApp, token: &str, arguments: &[&str]) -> ProcessExit {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_caller_lets_a_source_act_in_their_name_in_their_browser_and_the_call_goes_on() {
-    let (place, app) = start().await;
-    let (ann, ben) = (place.token("ann"), place.token("ben"));
+    let (fakes, app) = start().await;
+    let (ann, ben) = (fakes.token("ann"), fakes.token("ben"));
     let (url, back) = asked(&app, &ann).await;
 
     let mut browser = Browser::new();
-    log_in(&place, "ann");
+    log_in(&fakes, "ann");
     let page = browser.open(&url).await;
     assert_eq!(page.status, 200, "{page:?}");
     assert!(page.text.contains("<b>notes</b>"), "{page:?}");
@@ -251,7 +255,7 @@ async fn a_caller_lets_a_source_act_in_their_name_in_their_browser_and_the_call_
     assert_eq!(result["content"][0]["text"], "you are ann", "{result}");
     // The grant of one caller is not used for another, and the caller's own token was passed to nobody.
     asked(&app, &ben).await;
-    let seen = place.seen.lock().unwrap().clone();
+    let seen = fakes.seen.lock().unwrap().clone();
     assert!(!seen.is_empty());
     assert!(seen.iter().all(|token| token.starts_with("canary-access")));
     // No token is in the records.
@@ -264,7 +268,7 @@ async fn a_caller_lets_a_source_act_in_their_name_in_their_browser_and_the_call_
     let used = again.decide(&base, &consent, "allow").await;
     assert_eq!((page.status, used.status), (200, 410), "{used:?}");
 
-    let olga = place.token("olga");
+    let olga = fakes.token("olga");
     let list = ["tools", "connections", "-o", "jsonl"];
     let listed = operate(&app, &olga, &list).success();
     let line: Value = serde_json::from_str(listed.trim()).unwrap();
@@ -291,17 +295,17 @@ async fn a_caller_lets_a_source_act_in_their_name_in_their_browser_and_the_call_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_connects_a_source_for_somebody_else() {
-    let (place, app) = start().await;
-    let ann = place.token("ann");
+    let (fakes, app) = start().await;
+    let ann = fakes.token("ann");
     let base = app.client().base().to_owned();
     let (url, back) = asked(&app, &ann).await;
 
     // The links are exchanged: the person who signs in must be the caller.
-    log_in(&place, "ben");
+    log_in(&fakes, "ben");
     let page = Browser::new().open(&url).await;
     assert_eq!(page.status, 403, "{page:?}");
 
-    log_in(&place, "ann");
+    log_in(&fakes, "ann");
     let mut browser = Browser::new();
     let consent = browser.open(&url).await;
     // These forms come from another site, or lack the token that only the page contains.
@@ -343,8 +347,8 @@ async fn nobody_connects_a_source_for_somebody_else() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_shows_no_page_is_told_what_its_user_can_do() {
-    let (place, app) = start().await;
-    let reply = call(&app, &place.token("ann"), false, json!({})).await;
+    let (fakes, app) = start().await;
+    let reply = call(&app, &fakes.token("ann"), false, json!({})).await;
     let words = reply.tool_error();
     let link = between(&words, "Open ", " ");
     assert!(
@@ -352,7 +356,7 @@ async fn a_client_that_shows_no_page_is_told_what_its_user_can_do() {
         "{words}"
     );
     let mut browser = Browser::new();
-    log_in(&place, "ann");
+    log_in(&fakes, "ann");
     let consent = browser.open(link).await;
     let denied = browser.decide(app.client().base(), &consent, "deny").await;
     assert!(denied.text.contains("Nothing was allowed"), "{denied:?}");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use wardgate_testkit::{Reply, System, TestApp, until};
 
-use super::authorization::Place;
+use super::authorization::AuthorizationFakes;
 use super::connect::{Browser, between, call_at, configuration};
 use crate::WARDGATE;
 
@@ -39,22 +39,22 @@ permit (
 permit (principal in Role::"Doctor", action == Action::"show_clear", resource);
 "#;
 
-async fn start() -> (Arc<Place>, TestApp) {
-    let place = Place::start().await;
+async fn start() -> (Arc<AuthorizationFakes>, TestApp) {
+    let fakes = AuthorizationFakes::start().await;
     let nobody = (LISTING.to_owned(), "nobody".to_owned());
-    place.tokens.lock().unwrap().extend([nobody]);
-    let files = configuration(&place, CATALOGUE, POLICIES);
-    let url = place.at("/mcp");
+    fakes.tokens.lock().unwrap().extend([nobody]);
+    let files = configuration(&fakes, CATALOGUE, POLICIES);
+    let url = fakes.at("/mcp");
     let environment = [("NOTES_URL", url.as_str())];
     let app = TestApp::start_example(WARDGATE, files.path(), "clinic", &environment);
     app.until_ready(true).await;
-    let ann = place.token("ann");
+    let ann = fakes.token("ann");
     until("the server's tools are known", async || {
         let names = app.client().tool_names(&ann).await;
         (!names.is_empty()).then_some(())
     })
     .await;
-    (place, app)
+    (fakes, app)
 }
 
 /// Makes a call on the route as a client that can show its user a page.
@@ -64,15 +64,15 @@ async fn call(app: &TestApp, token: &str, further: Value) -> Reply {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_caller_connects_the_source_of_a_route_and_what_they_send_is_carried_as_theirs() {
-    let (place, app) = start().await;
-    let (ann, ben) = (place.token("ann"), place.token("ben"));
+    let (fakes, app) = start().await;
+    let (ann, ben) = (fakes.token("ann"), fakes.token("ben"));
     let asked = call(&app, &ann, json!({})).await.result();
     assert_eq!(asked["resultType"], "input_required", "{asked}");
     let request = &asked["inputRequests"]["connect"];
     assert_eq!(request["params"]["mode"], "url");
     let url = request["params"]["url"].as_str().unwrap();
 
-    "ann".clone_into(&mut place.login.lock().unwrap());
+    "ann".clone_into(&mut fakes.login.lock().unwrap());
     let mut browser = Browser::new();
     let page = browser.open(url).await;
     let base = app.client().base().to_owned();
@@ -93,7 +93,7 @@ async fn a_caller_connects_the_source_of_a_route_and_what_they_send_is_carried_a
     // The grant of one caller is not used for another.
     let of_ben = call(&app, &ben, json!({})).await.result();
     assert_eq!(of_ben["resultType"], "input_required", "{of_ben}");
-    let seen = place.seen.lock().unwrap().clone();
+    let seen = fakes.seen.lock().unwrap().clone();
     assert!(seen.iter().all(|token| token.starts_with("canary-access")));
     assert!(!format!("{:?}", app.records()).contains("canary"));
 }

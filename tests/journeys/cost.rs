@@ -77,7 +77,7 @@ fn peak(app: &TestApp) -> u64 {
 
 /// The URL at which the tool is called, and the name of the tool there.
 #[derive(Clone)]
-struct Way {
+struct ToolEndpoint {
     url: String,
     tool: &'static str,
     /// Whether responses have a receipt.
@@ -86,29 +86,39 @@ struct Way {
 
 /// Calls the tool, and returns the length of the text. A call that a busy machine could not decide on or record in time
 /// is repeated.
-async fn call(http: &reqwest::Client, way: &Way, token: &str, length: usize) -> usize {
+async fn call(
+    http: &reqwest::Client,
+    endpoint: &ToolEndpoint,
+    token: &str,
+    length: usize,
+) -> usize {
     loop {
-        if let Some(length) = call_once(http, way, token, length).await {
+        if let Some(length) = call_once(http, endpoint, token, length).await {
             return length;
         }
     }
 }
 
 /// Returns a request of a client of 2026-07-28, which is forwarded to the server unchanged.
-fn request(http: &reqwest::Client, way: &Way, token: &str, arguments: &Value) -> RequestBuilder {
-    http.post(&way.url)
+fn request(
+    http: &reqwest::Client,
+    endpoint: &ToolEndpoint,
+    token: &str,
+    arguments: &Value,
+) -> RequestBuilder {
+    http.post(&endpoint.url)
         .bearer_auth(token)
         .header("content-type", "application/json")
         .header("accept", "application/json, text/event-stream")
         .header("mcp-protocol-version", "2026-07-28")
         .header("mcp-method", "tools/call")
-        .header("mcp-name", way.tool)
-        .body(message(way, arguments))
+        .header("mcp-name", endpoint.tool)
+        .body(message(endpoint, arguments))
 }
 
-fn message(way: &Way, arguments: &Value) -> String {
+fn message(endpoint: &ToolEndpoint, arguments: &Value) -> String {
     let params = json!({
-        "name": way.tool,
+        "name": endpoint.tool,
         "arguments": arguments,
         "_meta": {
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -128,8 +138,13 @@ fn http_client() -> reqwest::Client {
         .unwrap()
 }
 
-async fn call_once(http: &reqwest::Client, way: &Way, token: &str, length: usize) -> Option<usize> {
-    let request = request(http, way, token, &json!({ "length": length }));
+async fn call_once(
+    http: &reqwest::Client,
+    endpoint: &ToolEndpoint,
+    token: &str,
+    length: usize,
+) -> Option<usize> {
+    let request = request(http, endpoint, token, &json!({ "length": length }));
     let text = request.send().await.unwrap().text().await.unwrap();
     let answer: Value = serde_json::from_str(&text).unwrap();
     if answer["error"]["code"] == -32603 {
@@ -138,21 +153,21 @@ async fn call_once(http: &reqwest::Client, way: &Way, token: &str, length: usize
     let receipt = &answer["result"]["_meta"]["dev.wardgate/receipt"];
     let has_receipt = receipt.is_object();
     let begins = &text[..text.len().min(400)];
-    assert_eq!(has_receipt, way.is_governed, "{begins}");
+    assert_eq!(has_receipt, endpoint.is_governed, "{begins}");
     let text = answer["result"]["content"][0]["text"].as_str();
     Some(text.unwrap().len())
 }
 
-fn route(app: &TestApp) -> Way {
-    Way {
+fn route(app: &TestApp) -> ToolEndpoint {
+    ToolEndpoint {
         url: format!("{}/mcp/upstream/clinic", app.client().base()),
         tool: "read",
         is_governed: true,
     }
 }
 
-fn mcp(app: &TestApp) -> Way {
-    Way {
+fn mcp(app: &TestApp) -> ToolEndpoint {
+    ToolEndpoint {
         url: format!("{}/mcp", app.client().base()),
         tool: "clinic__read",
         is_governed: true,
@@ -161,15 +176,15 @@ fn mcp(app: &TestApp) -> Way {
 
 #[tokio::test]
 async fn long_answers_at_once_are_held_once_and_not_copied() {
-    for way in [route, mcp] {
+    for endpoint in [route, mcp] {
         let app = gateway(&server().await).await;
-        let way = way(&app);
+        let endpoint = endpoint(&app);
         // A subject may have 32 concurrent calls.
         let tokens = [doctor(&app), app.token("dr.minh", "Doctor", &[])];
         let http = http_client();
         let all_at_once = async |length: usize| {
             let calls = (0..AT_ONCE).zip(tokens.iter().cycle());
-            let calls = calls.map(|(_, token)| call(&http, &way, token, length));
+            let calls = calls.map(|(_, token)| call(&http, &endpoint, token, length));
             let all = tokio::time::timeout(Duration::from_secs(120), join_all(calls));
             assert!(all.await.unwrap().iter().all(|told| *told == length));
         };
@@ -180,10 +195,10 @@ async fn long_answers_at_once_are_held_once_and_not_copied() {
         let grown = (peak(&app) - before) / MIB;
         println!(
             "{AT_ONCE} answers of 1 MiB by {}: {grown} MiB more",
-            way.url
+            endpoint.url
         );
         // A copy of each response would need as much memory again.
-        assert!(grown < 2 * AT_ONCE, "{grown} MiB by {}", way.url);
+        assert!(grown < 2 * AT_ONCE, "{grown} MiB by {}", endpoint.url);
     }
 }
 
@@ -254,12 +269,12 @@ async fn what_a_small_call_costs_directly_by_the_route_and_on_mcp() {
     let app = gateway(&server).await;
     let token = doctor(&app);
     let http = http_client();
-    let direct = Way {
+    let direct = ToolEndpoint {
         url: server,
         tool: "read",
         is_governed: false,
     };
-    let ways = [
+    let endpoints = [
         ("direct", direct),
         ("route", route(&app)),
         ("/mcp", mcp(&app)),
@@ -267,15 +282,15 @@ async fn what_a_small_call_costs_directly_by_the_route_and_on_mcp() {
     let mut alone = [const { Vec::new() }; 3];
     let mut crowds = [const { Vec::new() }; 3];
     for round in 0..=ROUNDS {
-        for (at, (_, way)) in ways.iter().enumerate() {
+        for (at, (_, endpoint)) in endpoints.iter().enumerate() {
             let mut took = Vec::with_capacity(IN_A_ROW);
             for _ in 0..IN_A_ROW {
                 let began = Instant::now();
-                assert_eq!(call(&http, way, &token, 10).await, 10);
+                assert_eq!(call(&http, endpoint, &token, 10).await, 10);
                 took.push(began.elapsed());
             }
             let began = Instant::now();
-            let calls = stream::iter(0..CROWD).map(|_| call(&http, way, &token, 10));
+            let calls = stream::iter(0..CROWD).map(|_| call(&http, endpoint, &token, 10));
             let calls = calls.buffer_unordered(16).collect::<Vec<_>>();
             assert!(calls.await.iter().all(|told| *told == 10));
             // The first round is not counted, because it opens connections and loads code.
@@ -292,7 +307,7 @@ async fn what_a_small_call_costs_directly_by_the_route_and_on_mcp() {
     let alone = alone.each_mut().map(median);
     let crowds = crowds.each_mut().map(median);
     println!("one call      alone, p50 µs   ratio   16 at a time, calls/s   ratio");
-    for (at, (name, _)) in ways.iter().enumerate() {
+    for (at, (name, _)) in endpoints.iter().enumerate() {
         let (micros, ratio) = (alone[at] * 1e6, alone[at] / alone[0]);
         let (rate, slower) = (1_000.0 / crowds[at], crowds[at] / crowds[0]);
         println!("{name:<10} {micros:>16.0} {ratio:>7.2} {rate:>23.0} {slower:>7.2}");

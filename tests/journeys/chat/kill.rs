@@ -16,7 +16,7 @@ use wardgate_testkit::{SeparateProcesses, System, WardgateProcess, until};
 
 use super::super::extra_tools::{Counter, LOOK_OFTEN};
 use super::super::people::{doctor, of_patient};
-use super::provider::{Piece, Place, Provider};
+use super::provider::{Piece, Provider, ScriptPosition};
 use super::talk::{PersonMessage, finish, of_type, say, text};
 use super::{context, roles};
 use crate::{REPOSITORY, WARDGATE};
@@ -30,8 +30,8 @@ const SERVICES: [&str; 6] = [
     "agent",
 ];
 
-/// The places at which the model waits while the service is down, so that exactly the events at the boundary are lost.
-const BOUNDARIES: [Option<Place>; 9] = [
+/// The positions at which the model waits while the service is down, so that exactly the events at the boundary are lost.
+const BOUNDARIES: [Option<ScriptPosition>; 9] = [
     Some((0, 0)),
     Some((0, 1)),
     Some((1, 0)),

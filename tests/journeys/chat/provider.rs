@@ -33,8 +33,8 @@ pub(super) enum Piece {
 /// The pieces that the model sends in each round.
 pub(super) type Script = Vec<Vec<Piece>>;
 
-/// A place in a script: a round, and the number of pieces before the place.
-pub(super) type Place = (usize, usize);
+/// A position in a script: a round, and the number of pieces before the position.
+pub(super) type ScriptPosition = (usize, usize);
 
 #[derive(Debug, Default)]
 struct Play {
@@ -48,11 +48,11 @@ pub(super) struct Provider {
     /// The base URL of its API.
     pub(super) url: String,
     play: Arc<Mutex<Play>>,
-    /// The place at which responses wait.
-    held: watch::Sender<Option<Place>>,
+    /// The position at which responses wait.
+    held: watch::Sender<Option<ScriptPosition>>,
 }
 
-type Stage = (Arc<Mutex<Play>>, watch::Receiver<Option<Place>>);
+type Stage = (Arc<Mutex<Play>>, watch::Receiver<Option<ScriptPosition>>);
 
 impl Provider {
     pub(super) async fn start() -> Self {
@@ -70,9 +70,9 @@ impl Provider {
         self.play.lock().unwrap().script = script;
     }
 
-    /// Makes responses wait before this place.
-    pub(super) fn hold(&self, place: Option<Place>) {
-        self.held.send_replace(place);
+    /// Makes responses wait before this position.
+    pub(super) fn hold(&self, position: Option<ScriptPosition>) {
+        self.held.send_replace(position);
     }
 
     /// Returns the bodies of all requests so far.
@@ -113,11 +113,11 @@ async fn answer(State((play, watched)): State<Stage>, request: Bytes) -> Respons
     let frames = stream::unfold((0, watched), move |(at, mut watched)| {
         let pieces = pieces.clone();
         async move {
-            // The end of a response is a place too.
+            // The end of a response is a position too.
             if at > pieces.len() {
                 return None;
             }
-            let passes = |held: &Option<Place>| *held != Some((round, at));
+            let passes = |held: &Option<ScriptPosition>| *held != Some((round, at));
             watched.wait_for(passes).await.ok()?;
             Some((frame(round, at, &pieces), (at + 1, watched)))
         }

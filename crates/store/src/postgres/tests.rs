@@ -14,13 +14,13 @@ use super::*;
 use crate::{Address, is_busy};
 
 /// A proxy to the server whose connections can stop transferring data without being closed, as after a failure of the host.
-struct Way {
+struct StallingProxy {
     port: u16,
     silenced: Arc<AtomicUsize>,
 }
 
-impl Way {
-    async fn to(server: &PgConnectOptions) -> Self {
+impl StallingProxy {
+    async fn start(server: &PgConnectOptions) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let silenced = Arc::new(AtomicUsize::new(0));
@@ -34,8 +34,8 @@ impl Way {
                 let far = TcpStream::connect(at.clone()).await.unwrap();
                 let ((from_near, to_near), (from_far, to_far)) =
                     (near.into_split(), far.into_split());
-                tokio::spawn(carry(from_near, to_far, Arc::clone(&now)));
-                tokio::spawn(carry(from_far, to_near, Arc::clone(&now)));
+                tokio::spawn(forward(from_near, to_far, Arc::clone(&now)));
+                tokio::spawn(forward(from_far, to_near, Arc::clone(&now)));
             }
         });
         Self { port, silenced }
@@ -47,7 +47,7 @@ impl Way {
     }
 }
 
-async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, silenced: Arc<AtomicUsize>) {
+async fn forward(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, silenced: Arc<AtomicUsize>) {
     let began = silenced.load(Ordering::SeqCst);
     let mut some = vec![0; 4096];
     while let Ok(read @ 1..) = from.read(&mut some).await {
@@ -66,16 +66,16 @@ async fn connections_whose_server_fell_silent_hold_no_place() {
         return;
     };
     let server: PgConnectOptions = server.parse().unwrap();
-    let way = Way::to(&server).await;
+    let proxy = StallingProxy::start(&server).await;
     let pool = only_living(PgPoolOptions::new())
         .max_connections(2)
         .acquire_timeout(Duration::from_mins(1))
-        .connect_lazy_with(server.host("127.0.0.1").port(way.port));
+        .connect_lazy_with(server.host("127.0.0.1").port(proxy.port));
     let one = || sqlx::query_scalar::<_, i32>("SELECT 1").fetch_one(&pool);
     let (first, second) = tokio::join!(pool.acquire(), pool.acquire());
     let (mut used, unused) = (first.unwrap(), second.unwrap());
     drop(unused);
-    way.silence();
+    proxy.silence();
     // One connection has a statement whose caller gave up, and another is idle.
     let asked = timeout(Duration::from_millis(100), used.ping()).await;
     assert!(asked.is_err(), "nothing comes any more");

@@ -215,13 +215,14 @@ struct Replica {
     limits: EgressSettings,
 }
 
-struct Place {
+/// A store of the tool-runner, and an authorization server with a clock.
+struct GrantWorld {
     directory: TempDir,
     server: Arc<Server>,
     clock: TestClock,
 }
 
-impl Place {
+impl GrantWorld {
     async fn new() -> Self {
         Self {
             directory: TempDir::new().unwrap(),
@@ -358,8 +359,8 @@ fn is_unconnected(outcome: &Result<HeaderValue, AuthError>) -> bool {
 
 #[tokio::test]
 async fn what_one_person_granted_serves_their_calls_on_every_replica_and_nobody_elses() {
-    let place = Place::new().await;
-    let (one, other) = (place.replica().await, place.replica().await);
+    let world = GrantWorld::new().await;
+    let (one, other) = (world.replica().await, world.replica().await);
     assert!(is_unconnected(&one.call("ann", None).await));
     one.connect("ann").await;
     assert_eq!(
@@ -368,17 +369,17 @@ async fn what_one_person_granted_serves_their_calls_on_every_replica_and_nobody_
     );
     assert!(is_unconnected(&one.call("ben", None).await));
     // A service at another URL is another service, even if the source has the same name.
-    let moved = place.replica_for("/other").await;
+    let moved = world.replica_for("/other").await;
     assert!(is_unconnected(&moved.call("ann", None).await));
 }
 
 #[tokio::test]
 async fn tokens_are_refreshed_once_however_many_calls_and_replicas_want_them() {
-    let place = Place::new().await;
-    let (one, other) = (place.replica().await, place.replica().await);
+    let world = GrantWorld::new().await;
+    let (one, other) = (world.replica().await, world.replica().await);
     one.connect("ann").await;
     one.clock.advance(Duration::from_secs(600));
-    let blocked = place.server.slow.write().await;
+    let blocked = world.server.slow.write().await;
     let calls: Vec<_> = (0..10)
         .map(|n| {
             let grants = Arc::clone(if n % 2 == 0 {
@@ -396,7 +397,7 @@ async fn tokens_are_refreshed_once_however_many_calls_and_replicas_want_them() {
         let granted = call.await.unwrap().unwrap().unwrap();
         assert_eq!(granted, "Bearer canary-access-1");
     }
-    assert_eq!(place.server.refreshes.load(Ordering::SeqCst), 1);
+    assert_eq!(world.server.refreshes.load(Ordering::SeqCst), 1);
     // A token that the service rejects is renewed with the newest refresh token.
     let rejected = one.call("ann", None).await.unwrap();
     let renewed = one.call("ann", Some(&rejected)).await.unwrap();
@@ -405,49 +406,49 @@ async fn tokens_are_refreshed_once_however_many_calls_and_replicas_want_them() {
 
 #[tokio::test]
 async fn a_grant_that_the_server_takes_no_longer_is_forgotten() {
-    let place = Place::new().await;
-    let one = place.replica().await;
+    let world = GrantWorld::new().await;
+    let one = world.replica().await;
     one.connect("ann").await;
     one.connect("ben").await;
     one.clock.advance(Duration::from_secs(600));
-    place.server.refresh.lock().unwrap().clear();
+    world.server.refresh.lock().unwrap().clear();
     assert!(is_unconnected(&one.call("ann", None).await));
     assert!(is_unconnected(&one.call("ann", None).await));
-    assert_eq!(place.server.refreshes.load(Ordering::SeqCst), 1);
+    assert_eq!(world.server.refreshes.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]
 async fn a_client_is_described_by_our_document_or_else_registered_once() {
-    let place = Place::new().await;
-    let one = place.replica().await;
+    let world = GrantWorld::new().await;
+    let one = world.replica().await;
     for _ in 0..2 {
         let (url, _) = one.begin("ann").await.unwrap();
         assert!(url.query().unwrap().contains("client_id=client-1"));
         assert!(url.query().unwrap().contains("scope=read+write"));
     }
-    assert_eq!(place.server.registered.load(Ordering::SeqCst), 1);
-    *place.server.metadata.lock().unwrap() =
+    assert_eq!(world.server.registered.load(Ordering::SeqCst), 1);
+    *world.server.metadata.lock().unwrap() =
         json!({ "client_id_metadata_document_supported": true });
-    let (url, pending) = place.replica().await.begin("ann").await.unwrap();
+    let (url, pending) = world.replica().await.begin("ann").await.unwrap();
     assert!(
         url.query_pairs()
             .any(|pair| pair == ("client_id".into(), DOCUMENT.into()))
     );
-    let code = place.server.agree(&url);
-    let issuer = place.server.at("");
+    let code = world.server.agree(&url);
+    let issuer = world.server.at("");
     one.finish("ann", pending, &code, Some(&issuer))
         .await
         .unwrap();
-    assert_eq!(place.server.registered.load(Ordering::SeqCst), 1);
+    assert_eq!(world.server.registered.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]
 async fn what_one_person_brings_back_takes_the_shared_client_from_nobody() {
-    let place = Place::new().await;
-    let one = place.replica().await;
-    let issuer = place.server.at("");
+    let world = GrantWorld::new().await;
+    let one = world.replica().await;
+    let issuer = world.server.at("");
     for (has_forgotten, registered) in [(false, 1), (true, 2)] {
-        place
+        world
             .server
             .has_forgotten
             .store(has_forgotten, Ordering::SeqCst);
@@ -455,7 +456,7 @@ async fn what_one_person_brings_back_takes_the_shared_client_from_nobody() {
         let refused = one.finish("ann", pending, "made-up", Some(&issuer)).await;
         assert!(matches!(refused, Err(ConnectError::Auth(_))));
         one.begin("ben").await.unwrap();
-        assert_eq!(place.server.registered.load(Ordering::SeqCst), registered);
+        assert_eq!(world.server.registered.load(Ordering::SeqCst), registered);
     }
 }
 
@@ -472,9 +473,9 @@ async fn a_server_without_pkce_or_without_a_way_to_become_its_client_is_not_used
         ),
         (json!({ "registration_endpoint": null }), "client_id"),
     ] {
-        let place = Place::new().await;
-        *place.server.metadata.lock().unwrap() = metadata.clone();
-        let Err(error) = place.replica().await.begin("ann").await else {
+        let world = GrantWorld::new().await;
+        *world.server.metadata.lock().unwrap() = metadata.clone();
+        let Err(error) = world.replica().await.begin("ann").await else {
             panic!("{metadata}");
         };
         let text = error.to_string();
@@ -487,10 +488,10 @@ async fn a_server_without_pkce_or_without_a_way_to_become_its_client_is_not_used
 
 #[tokio::test]
 async fn who_comes_back_with_something_else_than_they_left_with_gets_nothing() {
-    let place = Place::new().await;
-    let one = place.replica().await;
-    let issuer = place.server.at("");
-    let slash = place.server.at("/");
+    let world = GrantWorld::new().await;
+    let one = world.replica().await;
+    let issuer = world.server.at("");
+    let slash = world.server.at("/");
     for (said, who) in [
         (None, "ann"),
         (Some("https://evil.test"), "ann"),
@@ -498,17 +499,17 @@ async fn who_comes_back_with_something_else_than_they_left_with_gets_nothing() {
         (Some(issuer.as_str()), "ben"),
     ] {
         let (url, pending) = one.begin("ann").await.unwrap();
-        let code = place.server.agree(&url);
+        let code = world.server.agree(&url);
         let refused = one.finish(who, pending, &code, said).await.unwrap_err();
         assert!(
             matches!(refused, ConnectError::OtherIssuer | ConnectError::Lapsed),
             "{said:?} {who}: {refused}"
         );
         // The code was not sent to any server.
-        assert!(place.server.codes.lock().unwrap().contains_key(&code));
+        assert!(world.server.codes.lock().unwrap().contains_key(&code));
     }
     let (url, pending) = one.begin("ann").await.unwrap();
-    let code = place.server.agree(&url);
+    let code = world.server.agree(&url);
     one.clock.advance(Duration::from_secs(600));
     let late = one.finish("ann", pending, &code, Some(&issuer)).await;
     assert!(matches!(late, Err(ConnectError::Lapsed)));
@@ -517,12 +518,12 @@ async fn who_comes_back_with_something_else_than_they_left_with_gets_nothing() {
 
 #[tokio::test]
 async fn the_store_holds_no_token_that_can_be_read() {
-    let place = Place::new().await;
-    let one = place.replica().await;
+    let world = GrantWorld::new().await;
+    let one = world.replica().await;
     one.connect("ann").await;
     one.clock.advance(Duration::from_secs(600));
     one.call("ann", None).await.unwrap();
-    for file in std::fs::read_dir(place.directory.path()).unwrap() {
+    for file in std::fs::read_dir(world.directory.path()).unwrap() {
         let bytes = std::fs::read(file.unwrap().path()).unwrap();
         assert!(!bytes.windows(6).any(|window| window == b"canary"));
     }
@@ -531,8 +532,8 @@ async fn the_store_holds_no_token_that_can_be_read() {
 
 #[tokio::test]
 async fn what_a_service_needs_besides_the_person_is_asked_for_beside_what_they_granted() {
-    let place = Place::new().await;
-    let one = place.replica().await;
+    let world = GrantWorld::new().await;
+    let one = world.replica().await;
     one.connect("ann").await;
     let auth = one.auth();
     let mut headers = HeaderMap::new();
@@ -558,8 +559,8 @@ async fn what_a_service_needs_besides_the_person_is_asked_for_beside_what_they_g
 
 #[tokio::test]
 async fn nobody_is_asked_again_for_what_they_granted_already() {
-    let place = Place::new().await;
-    let one = place.replica().await;
+    let world = GrantWorld::new().await;
+    let one = world.replica().await;
     one.connect("ann").await;
     let auth = one.auth();
     let mut headers = HeaderMap::new();
@@ -573,19 +574,19 @@ async fn nobody_is_asked_again_for_what_they_granted_already() {
 
 #[tokio::test]
 async fn a_service_that_trusts_another_server_now_gets_no_token_of_the_one_before() {
-    let place = Place::new().await;
-    let one = place.replica().await;
+    let world = GrantWorld::new().await;
+    let one = world.replica().await;
     one.connect("ann").await;
     let rejected = one.call("ann", None).await.unwrap();
-    let moved = place.server.at("/moved");
-    place
+    let moved = world.server.at("/moved");
+    world
         .server
         .issuer
         .lock()
         .unwrap()
         .clone_from(&Some(moved.clone()));
     assert!(is_unconnected(&one.call("ann", Some(&rejected)).await));
-    assert_eq!(place.server.refreshes.load(Ordering::SeqCst), 0);
+    assert_eq!(world.server.refreshes.load(Ordering::SeqCst), 0);
     let (url, _) = one.begin("ann").await.unwrap();
     let client = url.query_pairs().find(|(name, _)| name == "client_id");
     // The tool-runner is registered as a separate client at the new server.
@@ -594,23 +595,23 @@ async fn a_service_that_trusts_another_server_now_gets_no_token_of_the_one_befor
 
 #[tokio::test]
 async fn another_replica_hears_within_a_minute_that_the_service_trusts_another_server() {
-    let place = Place::new().await;
-    let one = place.replica().await;
+    let world = GrantWorld::new().await;
+    let one = world.replica().await;
     one.begin("ann").await.unwrap();
-    *place.server.issuer.lock().unwrap() = Some(place.server.at("/moved"));
+    *world.server.issuer.lock().unwrap() = Some(world.server.at("/moved"));
     one.begin("ann").await.unwrap();
-    assert_eq!(place.server.registered.load(Ordering::SeqCst), 1);
+    assert_eq!(world.server.registered.load(Ordering::SeqCst), 1);
     one.clock.advance(Duration::from_secs(60));
     one.begin("ann").await.unwrap();
-    assert_eq!(place.server.registered.load(Ordering::SeqCst), 2);
+    assert_eq!(world.server.registered.load(Ordering::SeqCst), 2);
 }
 
 #[tokio::test]
 async fn a_refresh_token_is_asked_for_by_the_scope_that_the_server_has_for_it() {
-    let place = Place::new().await;
-    *place.server.metadata.lock().unwrap() =
+    let world = GrantWorld::new().await;
+    *world.server.metadata.lock().unwrap() =
         json!({ "scopes_supported": ["read", "offline_access"] });
-    let (url, _) = place.replica().await.begin("ann").await.unwrap();
+    let (url, _) = world.replica().await.begin("ann").await.unwrap();
     let query: BTreeMap<_, _> = url.query_pairs().into_owned().collect();
     assert_eq!(query["scope"], "read offline_access write");
     assert_eq!(query["prompt"], "consent");
