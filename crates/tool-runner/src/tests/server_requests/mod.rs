@@ -1,12 +1,12 @@
 //! Tests of servers that send messages and requests while they work, behind a running service.
 
-mod besides;
 mod both_eras;
 mod content;
 mod legacy;
 mod modern;
 mod once;
 mod own_stream;
+mod passthrough_meta;
 mod replicas;
 mod server_tasks;
 mod tasks;

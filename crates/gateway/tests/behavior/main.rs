@@ -15,7 +15,6 @@ mod world;
 
 mod access;
 mod approvals;
-mod asked;
 mod bodies;
 mod catalogue;
 mod conditional_tools;
@@ -28,6 +27,7 @@ mod hang_up;
 mod http;
 mod input_required;
 mod instructions;
+mod legacy_input;
 mod listen;
 mod memory;
 mod memory_fields;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use wardgate_domain::{Approvers, BundleReference, Digest, Status};
 
-use crate::asked::{able, respond, response};
 use crate::input_required::{self, ASK, goes_on, state};
+use crate::legacy_input::{able, respond, response};
 use crate::listen::EventStreamClient;
 use crate::sessions::{begin_with, within};
 use crate::world::{LEGACY, MODERN, Reply, World};
