@@ -1,7 +1,7 @@
 //! Tests of calls that require an approval: by their caller, whatever the client supports, and by others in the console.
 
 use serde_json::{Value, json};
-use wardgate_testkit::{Reply, System, TestApp, run};
+use wardgate_testkit::{EventStreamClient, Reply, System, TestApp, run};
 
 use super::console::Browser;
 use super::people::{billing, doctor, nurse};
@@ -198,23 +198,6 @@ async fn somebody_else_approves_in_the_console_and_the_call_runs_once() {
     assert_eq!(methods, expected);
 }
 
-/// Reads the next event of a stream completely.
-async fn next_message(response: &mut reqwest::Response, read: &mut String) -> Value {
-    loop {
-        if let Some((event, rest)) = read.split_once("\n\n") {
-            let (event, rest) = (event.to_owned(), rest.to_owned());
-            *read = rest;
-            let data = event.lines().find_map(|line| line.strip_prefix("data: "));
-            if let Some(message) = data.and_then(|data| serde_json::from_str(data).ok()) {
-                return message;
-            }
-            continue;
-        }
-        let chunk = response.chunk().await.unwrap().expect("the stream goes on");
-        *read += std::str::from_utf8(&chunk).unwrap();
-    }
-}
-
 #[tokio::test]
 async fn an_older_client_is_asked_for_its_callers_approval_on_the_stream_of_the_call() {
     let app = start().await;
@@ -246,9 +229,8 @@ async fn an_older_client_is_asked_for_its_callers_approval_on_the_stream_of_the_
         "name": "get_medical_records", "arguments": arguments(),
     } });
     for (action, runs) in [("accept", true), ("decline", false)] {
-        let mut stream = post(Some(&session), &call).send().await.unwrap();
-        let mut read = String::new();
-        let asked = next_message(&mut stream, &mut read).await;
+        let mut stream = EventStreamClient::open(post(Some(&session), &call)).await;
+        let asked = stream.next_message().await.unwrap();
         assert_eq!(asked["method"], "elicitation/create", "{asked}");
         assert!(
             asked["params"]["message"]
@@ -260,7 +242,7 @@ async fn an_older_client_is_asked_for_its_callers_approval_on_the_stream_of_the_
         let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result });
         let taken = post(Some(&session), &answer).send().await.unwrap();
         assert_eq!(taken.status(), 202);
-        let ended = next_message(&mut stream, &mut read).await;
+        let ended = stream.next_message().await.unwrap();
         assert_eq!(ended["id"], 2);
         if runs {
             assert_eq!(ended["result"]["isError"], false, "{ended}");

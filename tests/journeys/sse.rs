@@ -1,15 +1,17 @@
 //! Tests of HTTP+SSE, the transport of 2024-11-05: `GET /sse` and `POST /messages/`.
 
 use serde_json::{Value, json};
-use wardgate_testkit::{Client, Reply, SeparateProcesses, System, TestApp, WardgateProcess};
+use wardgate_testkit::{
+    Client, EventStreamClient, Reply, SeparateProcesses, System, TestApp, WardgateProcess,
+};
 
 use super::people::{column, doctor, nurse, of_patient, tool_manager};
-use super::subscriptions::Ear;
+use super::subscriptions::open_stream;
 use crate::{REPOSITORY, WARDGATE};
 
 /// A client with its stream.
 struct Stream {
-    ear: Ear,
+    events: EventStreamClient,
     endpoint: String,
 }
 
@@ -17,11 +19,11 @@ impl Stream {
     /// Opens a stream at `client`, and negotiates the version.
     async fn open(client: &Client, token: &str) -> Self {
         let request = reqwest::Client::new().get(format!("{}/sse", client.base()));
-        let mut ear = Ear::on(request, token).await;
-        let event = ear.next_event().await;
+        let mut events = open_stream(request, token).await;
+        let event = events.next_event().await.unwrap();
         let endpoint = event.strip_prefix("event: endpoint\ndata: ").unwrap();
         let endpoint = endpoint.to_owned();
-        let mut stream = Self { ear, endpoint };
+        let mut stream = Self { events, endpoint };
         let hello = json!({ "protocolVersion": "2024-11-05", "capabilities": {} });
         let answer = stream.ask(client, token, "initialize", hello).await;
         assert_eq!(answer["result"]["protocolVersion"], "2024-11-05");
@@ -41,7 +43,7 @@ impl Stream {
     async fn ask(&mut self, client: &Client, token: &str, method: &str, params: Value) -> Value {
         let reply = self.post(client, token, method, params).await;
         assert_eq!((reply.status, reply.body.as_str()), (202, ""));
-        self.ear.hears().await
+        self.events.next_message().await.unwrap()
     }
 }
 
@@ -78,7 +80,9 @@ async fn a_client_of_the_first_version_lists_calls_and_hears_of_changes() {
     let off = ["tools", "disable", "get_shifts", "--data-dir", &dir];
     let ada = tool_manager(&app);
     wardgate_testkit::run(app.binary(), &off, &[("WARDGATE_TOKEN", &ada)]).success();
-    while stream.ear.hears().await["method"] != "notifications/tools/list_changed" {}
+    while stream.events.next_message().await.unwrap()["method"]
+        != "notifications/tools/list_changed"
+    {}
     let recorded = app.records_with(&["--tool", "get_medical_records"]);
     assert_eq!(column(&recorded, "protocol"), ["2024-11-05"]);
 }

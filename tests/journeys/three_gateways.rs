@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::timeout;
-use wardgate_testkit::{WardgateProcess, free_port, run, until};
+use wardgate_testkit::{EventStreamClient, WardgateProcess, free_port, run, until};
 
 use super::clinic;
 use super::postgres::Database;
@@ -381,33 +381,24 @@ impl Call {
     }
 
     /// Reads a stream to its end, and answers the questions on it. Returns `None` if the stream broke off.
-    async fn hear(&mut self, mut response: reqwest::Response) -> Option<End> {
+    async fn hear(&mut self, response: reqwest::Response) -> Option<End> {
         if response.headers()["content-type"] == "application/json" {
             let answer = serde_json::from_slice(&response.bytes().await.ok()?).ok()?;
             return Some(self.judge(&answer));
         }
-        let mut read = String::new();
-        while let Ok(Some(chunk)) = response.chunk().await {
-            read += std::str::from_utf8(&chunk).unwrap();
-            while let Some((event, rest)) = read.split_once("\n\n") {
-                let (event, rest) = (event.to_owned(), rest.to_owned());
-                read = rest;
-                let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name));
-                if let Some(id) = field("id: ") {
-                    self.last = Some(id.to_owned());
-                }
-                let Some(message) = field("data: ") else {
-                    continue;
-                };
-                let message: Value = serde_json::from_str(message).unwrap();
-                if message.get("method").is_none() {
-                    return Some(self.judge(&message));
-                }
-                assert_eq!(message["method"], "elicitation/create", "{message}");
-                self.answer(&message["id"]).await;
+        let mut stream = EventStreamClient::new(response);
+        loop {
+            let message = stream.try_next_message().await;
+            if !stream.last_id.is_empty() {
+                self.last = Some(stream.last_id.clone());
             }
+            let message = message.ok()??;
+            if message.get("method").is_none() {
+                return Some(self.judge(&message));
+            }
+            assert_eq!(message["method"], "elicitation/create", "{message}");
+            self.answer(&message["id"]).await;
         }
-        None
     }
 
     async fn answer(&self, id: &Value) {

@@ -8,6 +8,7 @@
 //!  FakePolicy · FakeToolRunner · FakeAudit · FakeMemory ◀──local links── the crate under test
 //!     └─ behave as the test configures them, and record their requests (Log)
 //!  FakeIdentityProvider ◀── TestBrowser: a person signs in
+//!  EventStreamClient ──▶ a stream of server-sent events
 //!  TestClock · TestKey, TestIssuer, TestCertificate, permit_signer · caller, tool_facts · serve, until
 //! ```
 //!
@@ -31,6 +32,7 @@ mod client;
 mod clock;
 mod corrupt_pages;
 mod database;
+mod event_stream_client;
 mod http_server;
 mod identity_provider;
 mod keys;
@@ -56,6 +58,7 @@ pub use corrupt_pages::{
     repair_sqlite_pages, replace_sqlite_bytes,
 };
 pub use database::{PasswordRole, TestDatabase, test_dependency};
+pub use event_stream_client::EventStreamClient;
 pub use http_server::serve;
 pub use identity_provider::{FakeIdentityProvider, ProviderKind};
 pub use keys::{

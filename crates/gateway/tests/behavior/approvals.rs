@@ -8,10 +8,9 @@ use wardgate_domain::{Approvers, BundleReference, Digest, Status};
 
 use crate::input_required::{self, ASK, goes_on, state};
 use crate::legacy_input::{able, respond, response};
-use crate::listen::EventStreamClient;
 use crate::sessions::{begin_with, within};
 use crate::world::{LEGACY, MODERN, Reply, World};
-use wardgate_testkit::{AppendBehavior, PolicyAnswer};
+use wardgate_testkit::{AppendBehavior, EventStreamClient, PolicyAnswer};
 
 fn by_managers() -> Approvers {
     Approvers {
@@ -395,8 +394,8 @@ async fn an_older_client_is_asked_on_the_stream_of_its_call() {
         let session = begin_with(&world, version, &able()).await;
         let ran = world.tool_runner.asked.count();
         let request = world.tools_call(version, "writes", r#"{"n":1}"#);
-        let mut ear = EventStreamClient::on(within(request, &session)).await;
-        let form = ear.hears().await.unwrap();
+        let mut ear = EventStreamClient::open(within(request, &session)).await;
+        let form = ear.next_message().await.unwrap();
         assert_eq!(form["method"], "elicitation/create");
         let message = form["params"]["message"].as_str().unwrap();
         assert!(message.contains("Tool: writes"), "{message}");
@@ -406,7 +405,7 @@ async fn an_older_client_is_asked_on_the_stream_of_its_call() {
             respond(&world, version, &session, &world.token, &answer).await,
             202
         );
-        let answer = ear.hears().await.unwrap();
+        let answer = ear.next_message().await.unwrap();
         if released {
             assert_eq!(answer["result"]["isError"], false, "{answer}");
         } else {

@@ -10,7 +10,8 @@ use wardgate_proto::toolrunner::v1::get_content_request::Wanted;
 use crate::memory::{ask, create};
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World, definition};
 use wardgate_testkit::{
-    AppendBehavior, PolicyAnswer, content_response, listed_tool, tool_facts, until_true,
+    AppendBehavior, EventStreamClient, PolicyAnswer, content_response, listed_tool, tool_facts,
+    until_true,
 };
 
 fn facts(kind: OfferKind) -> ToolFacts {
@@ -451,13 +452,12 @@ async fn who_listens_hears_of_the_lists_that_there_are() {
     let world = world().await;
     let wanted = json!({ "promptsListChanged": true, "resourcesListChanged": true });
     let params = format!(r#""notifications":{wanted}"#);
-    let mut ear =
-        crate::listen::EventStreamClient::on(crate::listen::subscribe(&world, &params)).await;
-    let acknowledged = ear.hears().await.unwrap();
+    let mut ear = EventStreamClient::open(crate::listen::subscribe(&world, &params)).await;
+    let acknowledged = ear.next_message().await.unwrap();
     assert_eq!(acknowledged["params"]["notifications"], wanted);
     world.policy.change(b"others");
     for list in ["prompts", "resources"] {
-        let told = tokio::time::timeout(wardgate_testkit::PATIENCE, ear.hears()).await;
+        let told = tokio::time::timeout(wardgate_testkit::PATIENCE, ear.next_message()).await;
         let told = told.unwrap().unwrap();
         assert_eq!(told["method"], format!("notifications/{list}/list_changed"));
     }

@@ -10,11 +10,10 @@ use wardgate_domain::Status;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 
-use crate::listen::EventStreamClient;
 use crate::sessions::{begin_with, within};
 use crate::sse::{self, Client};
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World};
-use wardgate_testkit::{AppendBehavior, tool_result};
+use wardgate_testkit::{AppendBehavior, EventStreamClient, tool_result};
 
 /// Creates a call whose `_meta` has further members.
 fn call_with(world: &World, version: &str, tool: &str, members: &str) -> RequestBuilder {
@@ -58,7 +57,7 @@ fn tells(world: &World, events: impl IntoIterator<Item = Event>) -> UnboundedSen
 /// Returns all messages of a stream until its end.
 async fn all(mut ear: EventStreamClient) -> Vec<Value> {
     let mut heard = Vec::new();
-    while let Some(message) = ear.hears().await {
+    while let Some(message) = ear.next_message().await {
         heard.push(message);
     }
     heard
@@ -76,7 +75,7 @@ async fn progress_is_heard_as_it_comes_under_the_token_as_it_was_written() {
     ] {
         let tool = tells(&world, [progress(0.5, 2.0, "half\nway")]);
         let members = format!(r#""progressToken":{token}"#);
-        let mut ear = EventStreamClient::on(call_with(&world, version, "reads", &members)).await;
+        let mut ear = EventStreamClient::open(call_with(&world, version, "reads", &members)).await;
         assert_eq!(ear.header("cache-control"), "no-store");
         assert_eq!(ear.header("x-accel-buffering"), "no");
         let heard = ear.next_event().await.unwrap();
@@ -85,17 +84,20 @@ async fn progress_is_heard_as_it_comes_under_the_token_as_it_was_written() {
         );
         assert_eq!(heard, format!("event: message\ndata: {said}"));
         tool.unbounded_send(progress(1.0, 0.0, "")).unwrap();
-        let heard = ear.hears().await.unwrap();
+        let heard = ear.next_message().await.unwrap();
         assert_eq!(heard["params"]["progress"], 1);
         assert!(heard["params"].get("total").is_none(), "{heard}");
         tool.unbounded_send(done()).unwrap();
-        let answer = ear.hears().await.unwrap();
+        let answer = ear.next_message().await.unwrap();
         assert_eq!(
             (&answer["id"], &answer["result"]["isError"]),
             (&json!(7), &json!(false))
         );
         assert!(answer["result"]["_meta"]["dev.wardgate/receipt"].is_object());
-        assert!(ear.hears().await.is_none(), "something follows the answer");
+        assert!(
+            ear.next_message().await.is_none(),
+            "something follows the answer"
+        );
     }
 }
 
@@ -113,8 +115,8 @@ async fn a2_progress_leaves_only_after_the_intent_of_its_call_is_acknowledged() 
         let tool = tells(&world, [progress(0.5, 2.0, "half")]);
         let request = call_with(&world, version, "reads", TOKEN);
         let mut hearing = tokio::spawn(async move {
-            let mut ear = EventStreamClient::on(request).await;
-            (ear.hears().await, ear)
+            let mut ear = EventStreamClient::open(request).await;
+            (ear.next_message().await, ear)
         });
         world.audit.attempts.reaches(before + 1).await;
         let early = tokio::time::timeout(A_WHILE, &mut hearing).await;
@@ -125,7 +127,7 @@ async fn a2_progress_leaves_only_after_the_intent_of_its_call_is_acknowledged() 
         assert_eq!(heard.unwrap()["params"]["progress"], 0.5);
         assert_eq!(world.audit.intents.count(), intents + 1, "{version}");
         tool.unbounded_send(done()).unwrap();
-        assert_eq!(ear.hears().await.unwrap()["id"], 7);
+        assert_eq!(ear.next_message().await.unwrap()["id"], 7);
     }
 }
 
@@ -135,7 +137,7 @@ async fn progress_only_rises_and_what_is_no_number_is_not_said() {
     let steps = [1.0, 1.0, 0.5, f64::NAN, f64::INFINITY, 1.5, 1e18, 2.0];
     let steps = steps.map(|done| progress(done, f64::INFINITY, ""));
     let _tool = tells(&world, steps.into_iter().chain([done()]));
-    let heard = all(EventStreamClient::on(call_with(&world, MODERN, "reads", TOKEN)).await).await;
+    let heard = all(EventStreamClient::open(call_with(&world, MODERN, "reads", TOKEN)).await).await;
     let said: Vec<f64> = heard
         .iter()
         .filter_map(|message| message["params"]["progress"].as_f64())
@@ -195,16 +197,16 @@ async fn log_messages_are_heard_from_the_level_on_that_the_request_asks_for() {
     };
     let _tool = tells(&world, told());
     let level = r#""io.modelcontextprotocol/logLevel":"warning""#;
-    let mut ear = EventStreamClient::on(call_with(&world, MODERN, "reads", level)).await;
+    let mut ear = EventStreamClient::open(call_with(&world, MODERN, "reads", level)).await;
     let heard = ear.next_event().await.unwrap();
     let said = r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"warning","logger":"db","data":{"n":1.10}}}"#;
     assert_eq!(heard, format!("event: message\ndata: {said}"));
-    let heard = ear.hears().await.unwrap();
+    let heard = ear.next_message().await.unwrap();
     assert_eq!(
         heard["params"],
         json!({ "level": "emergency", "data": ["\u{2028}\n"] })
     );
-    assert_eq!(ear.hears().await.unwrap()["id"], 7);
+    assert_eq!(ear.next_message().await.unwrap()["id"], 7);
     let asked = world.tool_runner.asked.all().pop().unwrap();
     assert_eq!(asked.interaction.unwrap().log_level, "warning");
 
@@ -247,8 +249,8 @@ async fn the_intent_is_on_record_before_the_first_word_whatever_the_tool() {
     let world = World::start().await;
     for (tool, before) in [("reads", 0), ("writes", 1)] {
         let says = tells(&world, [progress(1.0, 0.0, ""), progress(2.0, 0.0, "")]);
-        let mut ear = EventStreamClient::on(call_with(&world, MODERN, tool, TOKEN)).await;
-        ear.hears().await.unwrap();
+        let mut ear = EventStreamClient::open(call_with(&world, MODERN, tool, TOKEN)).await;
+        ear.next_message().await.unwrap();
         assert_eq!(world.audit.intents.count(), before + 1);
         says.unbounded_send(done()).unwrap();
         let heard = all(ear).await;
@@ -280,8 +282,8 @@ async fn a_record_that_is_away_stops_the_first_word() {
 async fn an_outcome_that_cannot_be_recorded_ends_a_stream_without_the_result() {
     let world = World::start().await;
     let says = tells(&world, [progress(1.0, 0.0, "")]);
-    let mut ear = EventStreamClient::on(call_with(&world, MODERN, "reads", TOKEN)).await;
-    ear.hears().await.unwrap();
+    let mut ear = EventStreamClient::open(call_with(&world, MODERN, "reads", TOKEN)).await;
+    ear.next_message().await.unwrap();
     world
         .audit
         .next([AppendBehavior::Fail, AppendBehavior::Fail]);
@@ -298,15 +300,15 @@ async fn an_outcome_that_cannot_be_recorded_ends_a_stream_without_the_result() {
 async fn hanging_up_in_the_middle_of_a_stream_cancels_for_modern_clients_alone() {
     let world = World::start().await;
     let _modern = tells(&world, [progress(1.0, 0.0, "")]);
-    let mut ear = EventStreamClient::on(call_with(&world, MODERN, "reads", TOKEN)).await;
-    ear.hears().await.unwrap();
+    let mut ear = EventStreamClient::open(call_with(&world, MODERN, "reads", TOKEN)).await;
+    ear.next_message().await.unwrap();
     drop(ear);
     assert_eq!(world.audit.outcome().await.status, Status::Cancelled);
     assert_eq!(world.tool_runner.dropped.reaches(1).await.len(), 1);
 
     let legacy = tells(&world, [progress(1.0, 0.0, "")]);
-    let mut ear = EventStreamClient::on(call_with(&world, LEGACY, "reads", TOKEN)).await;
-    ear.hears().await.unwrap();
+    let mut ear = EventStreamClient::open(call_with(&world, LEGACY, "reads", TOKEN)).await;
+    ear.next_message().await.unwrap();
     drop(ear);
     for step in [progress(2.0, 0.0, ""), progress(3.0, 0.0, ""), done()] {
         legacy.unbounded_send(step).unwrap();
@@ -325,10 +327,10 @@ async fn on_a_stream_of_the_first_version_progress_comes_without_words() {
         client
             .say(&world, &sse::request(9, "tools/call", &params))
             .await;
-        let heard = client.ear.hears().await.unwrap();
+        let heard = client.ear.next_message().await.unwrap();
         assert_eq!(heard["params"]["progressToken"], 5);
         assert_eq!(heard["params"]["message"], words);
-        assert_eq!(client.ear.hears().await.unwrap()["id"], 9);
+        assert_eq!(client.ear.next_message().await.unwrap()["id"], 9);
     }
 }
 

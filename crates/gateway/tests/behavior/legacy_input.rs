@@ -7,12 +7,11 @@ use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 
 use crate::content;
 use crate::dialogue::done;
-use crate::listen::EventStreamClient;
 use crate::resumed::{back, call};
 use crate::sessions::{begin_with, within};
 use crate::sse::Client;
 use crate::world::{LEGACY, OLDEST, Reply, World};
-use wardgate_testkit::content_response;
+use wardgate_testkit::{EventStreamClient, content_response};
 
 fn asks(requests: &Value) -> Event {
     Event::InputRequired(waits(requests))
@@ -71,8 +70,11 @@ async fn a_client_is_asked_on_the_stream_of_its_call_and_answers_at_any_gateway(
         ] {
             world.tool_runner.live().unbounded_send(event).unwrap();
         }
-        let mut ear = EventStreamClient::on(call(&world, version, &session, "writes", 7)).await;
-        let (form, roots) = (ear.hears().await.unwrap(), ear.hears().await.unwrap());
+        let mut ear = EventStreamClient::open(call(&world, version, &session, "writes", 7)).await;
+        let (form, roots) = (
+            ear.next_message().await.unwrap(),
+            ear.next_message().await.unwrap(),
+        );
         assert_eq!(form["method"], "elicitation/create");
         assert!(
             form["params"]["message"]
@@ -91,7 +93,7 @@ async fn a_client_is_asked_on_the_stream_of_its_call_and_answers_at_any_gateway(
             let status = respond(at, version, &session, &world.token, &response).await;
             assert_eq!(status, 202);
         }
-        let answer = ear.hears().await.unwrap();
+        let answer = ear.next_message().await.unwrap();
         assert_eq!(
             (&answer["id"], &answer["result"]["isError"]),
             (&json!(7), &json!(false))
@@ -118,8 +120,8 @@ async fn what_others_answer_or_is_answered_twice_changes_nothing() {
     for event in [asks(&json!({ "f": form() })), done()] {
         world.tool_runner.live().unbounded_send(event).unwrap();
     }
-    let mut ear = EventStreamClient::on(call(&world, LEGACY, &session, "reads", 7)).await;
-    let id = ear.hears().await.unwrap()["id"].clone();
+    let mut ear = EventStreamClient::open(call(&world, LEGACY, &session, "reads", 7)).await;
+    let id = ear.next_message().await.unwrap()["id"].clone();
     let wrong = response(&id, &json!({ "action": "wrong" }));
     let mallory = world.issuer.token("mallory", &["Doctor"]);
     let theirs = crate::sessions::begin_as(&world, &mallory, LEGACY).await;
@@ -139,7 +141,7 @@ async fn what_others_answer_or_is_answered_twice_changes_nothing() {
             202
         );
     }
-    assert_eq!(ear.hears().await.unwrap()["id"], 7);
+    assert_eq!(ear.next_message().await.unwrap()["id"], 7);
     let legs = world.tool_runner.asked.reaches(2).await;
     let leg = legs[1].interaction.clone().unwrap().resumption.unwrap();
     assert_eq!(leg.input_responses_json, r#"{"f":{"action":"accept"}}"#);
@@ -154,20 +156,20 @@ async fn a_client_that_lost_its_stream_is_asked_again_by_the_same_event() {
     for event in [asks(&json!({ "f": form() })), done()] {
         world.tool_runner.live().unbounded_send(event).unwrap();
     }
-    let mut ear = EventStreamClient::on(call(&world, LEGACY, &session, "reads", 7)).await;
+    let mut ear = EventStreamClient::open(call(&world, LEGACY, &session, "reads", 7)).await;
     ear.next_event().await.unwrap();
     let primed = ear.last_id.clone();
-    let asked = ear.hears().await.unwrap();
+    let asked = ear.next_message().await.unwrap();
     drop(ear);
-    let mut ear = EventStreamClient::on(back(&twin, LEGACY, &session, &primed)).await;
-    assert_eq!(ear.hears().await.unwrap(), asked);
+    let mut ear = EventStreamClient::open(back(&twin, LEGACY, &session, &primed)).await;
+    assert_eq!(ear.next_message().await.unwrap(), asked);
     let answer = response(&asked["id"], &json!({ "action": "accept" }));
     assert_eq!(
         respond(&twin, LEGACY, &session, &world.token, &answer).await,
         202
     );
-    assert_eq!(ear.hears().await.unwrap()["id"], 7);
-    assert!(ear.hears().await.is_none());
+    assert_eq!(ear.next_message().await.unwrap()["id"], 7);
+    assert!(ear.next_message().await.is_none());
 }
 
 #[tokio::test]
@@ -186,15 +188,15 @@ async fn who_cannot_or_will_not_answer_gets_an_error_the_model_can_read() {
         .live()
         .unbounded_send(asks(&json!({ "f": form() })))
         .unwrap();
-    let mut ear = EventStreamClient::on(call(&world, LEGACY, &session, "reads", 7)).await;
-    let asked = ear.hears().await.unwrap();
+    let mut ear = EventStreamClient::open(call(&world, LEGACY, &session, "reads", 7)).await;
+    let asked = ear.next_message().await.unwrap();
     let refusal =
         json!({ "jsonrpc": "2.0", "id": asked["id"], "error": { "code": -1, "message": "no" } });
     assert_eq!(
         respond(&world, LEGACY, &session, &world.token, &refusal).await,
         202
     );
-    let answer = ear.hears().await.unwrap();
+    let answer = ear.next_message().await.unwrap();
     assert_eq!(answer["result"]["isError"], true, "{answer}");
     let outcome = world.audit.outcomes.reaches(3).await.pop().unwrap();
     assert_eq!(
@@ -212,8 +214,8 @@ async fn a_call_that_waits_for_its_client_can_be_cancelled() {
         .live()
         .unbounded_send(asks(&json!({ "f": form() })))
         .unwrap();
-    let mut ear = EventStreamClient::on(call(&world, LEGACY, &session, "reads", 7)).await;
-    ear.hears().await.unwrap();
+    let mut ear = EventStreamClient::open(call(&world, LEGACY, &session, "reads", 7)).await;
+    ear.next_message().await.unwrap();
     let cancel = json!({
         "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 7 },
     });
@@ -222,7 +224,7 @@ async fn a_call_that_waits_for_its_client_can_be_cancelled() {
         202
     );
     assert_eq!(
-        ear.hears().await.unwrap()["error"]["data"]["reason"],
+        ear.next_message().await.unwrap()["error"]["data"]["reason"],
         "cancelled"
     );
     assert_eq!(world.audit.outcome().await.status, Status::Cancelled);
@@ -240,11 +242,11 @@ async fn a_client_of_http_and_sse_is_asked_on_its_stream() {
     let call =
         json!({ "jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": { "name": "reads" } });
     client.say(&world, &call).await;
-    let asked = client.ear.hears().await.unwrap();
+    let asked = client.ear.next_message().await.unwrap();
     assert_eq!(asked["method"], "sampling/createMessage");
     let answer = response(&asked["id"], &json!({ "role": "assistant" }));
     client.say(&world, &answer).await;
-    assert_eq!(client.ear.hears().await.unwrap()["id"], 3);
+    assert_eq!(client.ear.next_message().await.unwrap()["id"], 3);
 }
 
 #[tokio::test]
@@ -257,30 +259,33 @@ async fn a_call_that_waits_goes_on_at_another_gateway_when_its_own_is_told_to_st
         let asks = asks(&json!({ "f": form() }));
         going.tool_runner.live().unbounded_send(asks).unwrap();
         let before = twin.tool_runner.asked.count();
-        let mut ear = EventStreamClient::on(call(&going, LEGACY, &session, "writes", 7)).await;
-        let asked = ear.hears().await.unwrap();
+        let mut ear = EventStreamClient::open(call(&going, LEGACY, &session, "writes", 7)).await;
+        let asked = ear.next_message().await.unwrap();
         let last = ear.last_id.clone();
         let answer = response(&asked["id"], &json!({ "action": "accept" }));
         let audit = std::sync::Arc::clone(&going.audit);
         let stopped = going.stop();
-        assert!(ear.hears().await.is_none(), "it ends without an answer");
+        assert!(
+            ear.next_message().await.is_none(),
+            "it ends without an answer"
+        );
         stopped.await.unwrap();
         assert_eq!(audit.outcome().await.reason, "handed_over");
         if answered_first {
             let status = respond(&twin, LEGACY, &session, &world.token, &answer).await;
             assert_eq!(status, 202);
         }
-        let mut ear = EventStreamClient::on(back(&twin, LEGACY, &session, &last)).await;
+        let mut ear = EventStreamClient::open(back(&twin, LEGACY, &session, &last)).await;
         if !answered_first {
             let status = respond(&world, LEGACY, &session, &world.token, &answer).await;
             assert_eq!(status, 202);
         }
-        let done = ear.hears().await.unwrap();
+        let done = ear.next_message().await.unwrap();
         assert_eq!(
             (&done["id"], &done["result"]["isError"]),
             (&json!(7), &json!(false))
         );
-        assert!(ear.hears().await.is_none());
+        assert!(ear.next_message().await.is_none());
         let legs = twin.tool_runner.asked.reaches(before + 1).await;
         assert_eq!(legs.len(), before + 1, "once");
         let leg = legs[before]
@@ -309,19 +314,22 @@ async fn what_goes_on_elsewhere_is_decided_for_the_address_that_came_and_again_a
     let session = begin_with(&world, LEGACY, &able()).await;
     let asks = asks(&json!({ "f": form() }));
     world.tool_runner.live().unbounded_send(asks).unwrap();
-    let mut ear = EventStreamClient::on(call(&world, LEGACY, &session, "writes", 7)).await;
-    let asked = ear.hears().await.unwrap();
+    let mut ear = EventStreamClient::open(call(&world, LEGACY, &session, "writes", 7)).await;
+    let asked = ear.next_message().await.unwrap();
     let last = ear.last_id.clone();
     world.stop().await.unwrap();
     assert!(!twin.stored().is_empty(), "the store is still there");
-    let mut ear = EventStreamClient::on(back(&twin, LEGACY, &session, &last)).await;
+    let mut ear = EventStreamClient::open(back(&twin, LEGACY, &session, &last)).await;
     twin.policy.asked.reaches(2).await;
     let answer = response(&asked["id"], &json!({ "action": "accept" }));
     assert_eq!(
         respond(&twin, LEGACY, &session, &twin.token, &answer).await,
         202
     );
-    assert_eq!(ear.hears().await.unwrap()["result"]["isError"], false);
+    assert_eq!(
+        ear.next_message().await.unwrap()["result"]["isError"],
+        false
+    );
     let decided = twin.policy.asked.all();
     let addresses: Vec<_> = decided.iter().map(|asked| &*asked.client_ip).collect();
     // The decisions are: to replay the stream, to resume the call, after the wait, and to replay its result.
@@ -348,15 +356,15 @@ async fn a_prompt_or_resource_that_waits_goes_on_at_another_gateway_when_its_own
         let params = params.to_string();
         let members = &params[1..params.len() - 1];
         let request = going.message(LEGACY, method, members);
-        let mut ear = EventStreamClient::on(within(request, &session)).await;
-        let asked = ear.hears().await.unwrap();
+        let mut ear = EventStreamClient::open(within(request, &session)).await;
+        let asked = ear.next_message().await.unwrap();
         let last = ear.last_id.clone();
         going.stop().await.unwrap();
-        let mut ear = EventStreamClient::on(back(&twin, LEGACY, &session, &last)).await;
+        let mut ear = EventStreamClient::open(back(&twin, LEGACY, &session, &last)).await;
         let answer = response(&asked["id"], &json!({ "action": "decline" }));
         let status = respond(&world, LEGACY, &session, &world.token, &answer).await;
         assert_eq!(status, 202);
-        let done = ear.hears().await.unwrap();
+        let done = ear.next_message().await.unwrap();
         assert_eq!(done["id"], 7, "{done}");
         assert!(done["result"]["_meta"]["dev.wardgate/receipt"].is_object());
         let got = twin

@@ -2,74 +2,14 @@
 
 use std::time::Duration;
 
-use reqwest::{RequestBuilder, Response};
+use reqwest::RequestBuilder;
 use serde_json::{Value, json};
 
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World, definition};
-use wardgate_testkit::{PATIENCE, listed_tool, until_true};
+use wardgate_testkit::{EventStreamClient, PATIENCE, listed_tool, until_true};
 
 pub(crate) const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 const ALL: &str = r#""notifications":{"toolsListChanged":true,"promptsListChanged":true,"resourceSubscriptions":["memory://conversation/a"]}"#;
-
-/// An open stream.
-pub(crate) struct EventStreamClient {
-    response: Response,
-    read: String,
-    /// The id of the last event that had one.
-    pub(crate) last_id: String,
-}
-
-impl EventStreamClient {
-    pub(crate) async fn on(request: RequestBuilder) -> Self {
-        let response = request.send().await.unwrap();
-        assert_eq!(response.status(), 200);
-        assert_eq!(response.headers()["content-type"], "text/event-stream");
-        Self {
-            response,
-            read: String::new(),
-            last_id: String::new(),
-        }
-    }
-
-    /// Returns a header of the response.
-    pub(crate) fn header(&self, name: &str) -> &str {
-        let value = self.response.headers().get(name);
-        value.map_or("", |value| value.to_str().unwrap())
-    }
-
-    /// Returns the next message, or `None` at the end of the stream. Skips keep-alive comments.
-    pub(crate) async fn hears(&mut self) -> Option<Value> {
-        let heard = tokio::time::timeout(PATIENCE, self.next_message());
-        heard.await.unwrap()
-    }
-
-    async fn next_message(&mut self) -> Option<Value> {
-        loop {
-            let event = self.next_event().await?;
-            let message = event.split_once("event: message\ndata: ");
-            if let Some((before, data)) = message {
-                assert!(before.is_empty() || before.starts_with("id: "), "{event}");
-                return Some(serde_json::from_str(data).unwrap());
-            }
-        }
-    }
-
-    /// Returns the next event as it was sent.
-    pub(crate) async fn next_event(&mut self) -> Option<String> {
-        loop {
-            if let Some((event, rest)) = self.read.split_once("\n\n") {
-                let event = event.to_owned();
-                self.read = String::from(rest);
-                if let Some(id) = event.lines().find_map(|line| line.strip_prefix("id: ")) {
-                    id.clone_into(&mut self.last_id);
-                }
-                return Some(event);
-            }
-            let chunk = self.response.chunk().await.unwrap()?;
-            self.read += std::str::from_utf8(&chunk).unwrap();
-        }
-    }
-}
 
 pub(crate) fn subscribe(world: &World, params: &str) -> RequestBuilder {
     world.message(MODERN, "subscriptions/listen", params)
@@ -97,8 +37,8 @@ fn changed_of(id: &Value) -> Value {
 #[tokio::test]
 async fn both_eras_hear_of_a_changed_catalogue_and_of_changed_policies() {
     let world = World::start().await;
-    let mut modern = EventStreamClient::on(subscribe(&world, ALL)).await;
-    let acknowledged = modern.hears().await.unwrap();
+    let mut modern = EventStreamClient::open(subscribe(&world, ALL)).await;
+    let acknowledged = modern.next_message().await.unwrap();
     assert_eq!(
         acknowledged,
         json!({
@@ -115,21 +55,21 @@ async fn both_eras_hear_of_a_changed_catalogue_and_of_changed_policies() {
     );
     let mut older = Vec::new();
     for version in [None, Some(LEGACY), Some(OLDEST)] {
-        older.push(EventStreamClient::on(get(&world, "/mcp", version)).await);
+        older.push(EventStreamClient::open(get(&world, "/mcp", version)).await);
     }
-    older.push(EventStreamClient::on(get(&world, "/mcp/ward", Some(LEGACY))).await);
+    older.push(EventStreamClient::open(get(&world, "/mcp/ward", Some(LEGACY))).await);
 
     world
         .tool_runner
         .configure(vec![listed_tool("new", &definition())]);
-    assert_eq!(modern.hears().await, Some(changed_of(&json!(7))));
+    assert_eq!(modern.next_message().await, Some(changed_of(&json!(7))));
     for ear in &mut older {
-        assert_eq!(ear.hears().await, Some(changed()));
+        assert_eq!(ear.next_message().await, Some(changed()));
     }
     world.policy.change(b"others");
-    assert_eq!(modern.hears().await, Some(changed_of(&json!(7))));
+    assert_eq!(modern.next_message().await, Some(changed_of(&json!(7))));
     for ear in &mut older {
-        assert_eq!(ear.hears().await, Some(changed()));
+        assert_eq!(ear.next_message().await, Some(changed()));
     }
 }
 
@@ -137,63 +77,63 @@ async fn both_eras_hear_of_a_changed_catalogue_and_of_changed_policies() {
 async fn what_was_not_asked_for_is_neither_acknowledged_nor_told() {
     let world = World::start().await;
     let prompts = r#""notifications":{"promptsListChanged":true}"#;
-    let mut deaf = EventStreamClient::on(subscribe(&world, prompts)).await;
-    let accepted = deaf.hears().await.unwrap()["params"]["notifications"].take();
+    let mut deaf = EventStreamClient::open(subscribe(&world, prompts)).await;
+    let accepted = deaf.next_message().await.unwrap()["params"]["notifications"].take();
     assert_eq!(accepted, json!({}));
-    let mut other = EventStreamClient::on(get(&world, "/mcp", None)).await;
+    let mut other = EventStreamClient::open(get(&world, "/mcp", None)).await;
     world
         .tool_runner
         .configure(vec![listed_tool("new", &definition())]);
-    assert_eq!(other.hears().await, Some(changed()));
+    assert_eq!(other.next_message().await, Some(changed()));
     world.stop();
     // The next message is the last one of the stream.
-    assert_eq!(deaf.hears().await.unwrap()["id"], 7);
+    assert_eq!(deaf.next_message().await.unwrap()["id"], 7);
 }
 
 #[tokio::test]
 async fn a_tool_runner_that_comes_back_unchanged_is_no_change() {
     let world = World::start().await;
     let tools = || vec![listed_tool("same", &definition())];
-    let mut ear = EventStreamClient::on(get(&world, "/mcp", None)).await;
+    let mut ear = EventStreamClient::open(get(&world, "/mcp", None)).await;
     world.tool_runner.configure(tools());
-    assert_eq!(ear.hears().await, Some(changed()));
+    assert_eq!(ear.next_message().await, Some(changed()));
     world.tool_runner.withdraw_catalogue();
     world.tool_runner.turned_away.reaches(1).await;
     let listed = world.tool_runner.listed.count();
     world.tool_runner.configure(tools());
     world.tool_runner.listed.reaches(listed + 1).await;
-    let early = tokio::time::timeout(Duration::from_millis(1_500), ear.hears()).await;
+    let early = tokio::time::timeout(Duration::from_millis(1_500), ear.next_message()).await;
     assert!(early.is_err(), "{early:?}");
 }
 
 #[tokio::test]
 async fn what_no_client_is_shown_of_the_catalogue_is_no_change_for_them() {
     let world = World::start().await;
-    let mut ear = EventStreamClient::on(get(&world, "/mcp", None)).await;
+    let mut ear = EventStreamClient::open(get(&world, "/mcp", None)).await;
     let listed = world.tool_runner.listed.count();
     let mut slower = listed_tool("same", &definition());
     world.tool_runner.configure(vec![slower.clone()]);
-    assert_eq!(ear.hears().await, Some(changed()));
+    assert_eq!(ear.next_message().await, Some(changed()));
     slower.time_limit = Some(Duration::from_secs(77).try_into().unwrap());
     world.tool_runner.configure(vec![slower]);
     world.tool_runner.listed.reaches(listed + 2).await;
-    let early = tokio::time::timeout(Duration::from_millis(500), ear.hears()).await;
+    let early = tokio::time::timeout(Duration::from_millis(500), ear.next_message()).await;
     assert!(early.is_err(), "{early:?}");
 }
 
 #[tokio::test]
 async fn a_gateway_that_is_told_to_stop_says_so_and_waits_for_no_listener() {
     let world = World::start().await;
-    let mut modern = EventStreamClient::on(subscribe(&world, ALL)).await;
-    modern.hears().await.unwrap();
-    let mut older = EventStreamClient::on(get(&world, "/mcp", None)).await;
+    let mut modern = EventStreamClient::open(subscribe(&world, ALL)).await;
+    modern.next_message().await.unwrap();
+    let mut older = EventStreamClient::open(get(&world, "/mcp", None)).await;
     let stopped = world.stop();
-    let last = modern.hears().await.unwrap();
+    let last = modern.next_message().await.unwrap();
     assert_eq!(last["id"], 7);
     assert_eq!(last["result"]["resultType"], "complete");
     assert_eq!(last["result"]["_meta"][SUBSCRIPTION], 7);
-    assert_eq!(modern.hears().await, None);
-    assert_eq!(older.hears().await, None);
+    assert_eq!(modern.next_message().await, None);
+    assert_eq!(older.next_message().await, None);
     tokio::time::timeout(PATIENCE, stopped)
         .await
         .unwrap()
@@ -206,9 +146,9 @@ async fn a_stream_ends_with_the_token_it_was_opened_with() {
     // Clocks may differ by 10 s, and this token is in the last of them.
     let token = world.issuer.token_until("dr.lee", &[], 1_800_000_000 - 9);
     let request = world.message_of(&token, MODERN, "subscriptions/listen", ALL);
-    let mut ear = EventStreamClient::on(request).await;
-    ear.hears().await.unwrap();
-    assert_eq!(ear.hears().await, None);
+    let mut ear = EventStreamClient::open(request).await;
+    ear.next_message().await.unwrap();
+    assert_eq!(ear.next_message().await, None);
 }
 
 #[tokio::test]
@@ -250,8 +190,8 @@ async fn a_subscription_that_says_not_what_for_is_refused() {
 #[tokio::test]
 async fn streams_are_bounded_and_one_that_is_closed_makes_room() {
     let world = World::start_with(json!({ "limits": { "streams": 2 } })).await;
-    let first = EventStreamClient::on(get(&world, "/mcp", None)).await;
-    let _second = EventStreamClient::on(subscribe(&world, ALL)).await;
+    let first = EventStreamClient::open(get(&world, "/mcp", None)).await;
+    let _second = EventStreamClient::open(subscribe(&world, ALL)).await;
     for request in [get(&world, "/mcp", None), subscribe(&world, ALL)] {
         let reply = Reply::to(request).await;
         assert_eq!((reply.status, reply.code()), (429, -32603));

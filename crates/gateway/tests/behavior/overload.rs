@@ -8,11 +8,11 @@ use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 
 use crate::content;
 use crate::dialogue::done;
-use crate::listen::{self, EventStreamClient};
+use crate::listen;
 use crate::resumed::call;
 use crate::sessions::{begin_with, within};
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World};
-use wardgate_testkit::{PolicyAnswer, RunBehavior};
+use wardgate_testkit::{EventStreamClient, PolicyAnswer, RunBehavior};
 
 /// Starts a gateway that processes one request at a time.
 async fn busy_at_once() -> World {
@@ -85,7 +85,7 @@ async fn probes_sessions_streams_and_cancellations_always_pass() {
         assert!(matches!(reply.status, 200 | 202), "{body}: {reply:?}");
     }
     let stream = within(listen::get(&world, "/mcp", Some(LEGACY)), &session);
-    let _listens = EventStreamClient::on(stream).await;
+    let _listens = EventStreamClient::open(stream).await;
 }
 
 #[tokio::test]
@@ -130,8 +130,8 @@ async fn a_call_that_waits_for_a_person_takes_no_place() {
         connect: None,
     });
     world.tool_runner.live().unbounded_send(asks).unwrap();
-    let mut ear = EventStreamClient::on(call(&world, LEGACY, &session, "reads", 7)).await;
-    let asked = ear.hears().await.unwrap();
+    let mut ear = EventStreamClient::open(call(&world, LEGACY, &session, "reads", 7)).await;
+    let asked = ear.next_message().await.unwrap();
     assert_eq!(asked["method"], "elicitation/create");
 
     assert!(world.call("reads").await.is_released());
@@ -143,7 +143,7 @@ async fn a_call_that_waits_for_a_person_takes_no_place() {
     let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "action": "decline" } });
     let answer = world.message(LEGACY, "", "").body(answer.to_string());
     assert_eq!(Reply::to(within(answer, &session)).await.status, 202);
-    let answer = ear.hears().await.unwrap();
+    let answer = ear.next_message().await.unwrap();
     assert_eq!(answer["result"]["isError"], false, "{answer}");
 }
 

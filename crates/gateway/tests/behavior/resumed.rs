@@ -10,10 +10,10 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 
 use crate::dialogue::{done, progress};
-use crate::listen::{EventStreamClient, get};
+use crate::listen::get;
 use crate::sessions::{begin, within};
 use crate::world::{LEGACY, OLDEST, Reply, World};
-use wardgate_testkit::PolicyAnswer;
+use wardgate_testkit::{EventStreamClient, PolicyAnswer};
 
 const VERSIONS: [&str; 3] = [OLDEST, "2025-06-18", LEGACY];
 
@@ -48,7 +48,7 @@ async fn every_event_of_an_answer_in_a_session_has_an_id_and_the_newest_version_
         let session = begin(&world, version).await;
         let tool = world.tool_runner.live();
         tool.unbounded_send(progress(1.0, 2.0, "")).unwrap();
-        let mut ear = EventStreamClient::on(call(&world, version, &session, "reads", 7)).await;
+        let mut ear = EventStreamClient::open(call(&world, version, &session, "reads", 7)).await;
         if version == LEGACY {
             let primer = ear.next_event().await.unwrap();
             assert!(
@@ -57,14 +57,14 @@ async fn every_event_of_an_answer_in_a_session_has_an_id_and_the_newest_version_
             );
         }
         let mut seen = vec![std::mem::take(&mut ear.last_id)];
-        assert_eq!(steps(&ear.hears().await.unwrap()), "1");
+        assert_eq!(steps(&ear.next_message().await.unwrap()), "1");
         seen.push(std::mem::take(&mut ear.last_id));
         tool.unbounded_send(done()).unwrap();
-        assert_eq!(ear.hears().await.unwrap()["id"], 7);
+        assert_eq!(ear.next_message().await.unwrap()["id"], 7);
         seen.push(std::mem::take(&mut ear.last_id));
         assert_eq!(seen[0].is_empty(), version != LEGACY, "{version}");
         assert!(!seen[1].is_empty() && !seen[2].is_empty() && seen[1] != seen[2]);
-        assert!(ear.hears().await.is_none());
+        assert!(ear.next_message().await.is_none());
     }
 }
 
@@ -149,9 +149,9 @@ async fn a_stream_is_closed_where_the_server_closed_its_own_and_the_answer_is_fe
         .unwrap();
     assert_eq!(rest, "retry: 1000\ndata:\n\n");
     tool.unbounded_send(done()).unwrap();
-    let mut ear = EventStreamClient::on(back(&twin, LEGACY, &session, id)).await;
-    assert_eq!(ear.hears().await.unwrap()["id"], 7);
-    assert!(ear.hears().await.is_none());
+    let mut ear = EventStreamClient::open(back(&twin, LEGACY, &session, id)).await;
+    assert_eq!(ear.next_message().await.unwrap()["id"], 7);
+    assert!(ear.next_message().await.is_none());
 }
 
 #[tokio::test]
@@ -162,31 +162,31 @@ async fn what_a_client_missed_it_hears_at_any_gateway_and_nothing_twice() {
         let session = begin(&world, version).await;
         let (tool, other) = (world.tool_runner.live(), world.tool_runner.live());
         tool.unbounded_send(progress(1.0, 9.0, "")).unwrap();
-        let mut ear = EventStreamClient::on(call(&world, version, &session, "reads", 7)).await;
-        assert_eq!(steps(&ear.hears().await.unwrap()), "1");
+        let mut ear = EventStreamClient::open(call(&world, version, &session, "reads", 7)).await;
+        assert_eq!(steps(&ear.next_message().await.unwrap()), "1");
         let last = ear.last_id.clone();
         // Another call of the session has a separate stream.
         other.unbounded_send(progress(5.0, 9.0, "")).unwrap();
-        let mut others = EventStreamClient::on(call(&world, version, &session, "reads", 8)).await;
-        assert_eq!(steps(&others.hears().await.unwrap()), "5");
+        let mut others = EventStreamClient::open(call(&world, version, &session, "reads", 8)).await;
+        assert_eq!(steps(&others.next_message().await.unwrap()), "5");
         drop(ear);
         tool.unbounded_send(progress(2.0, 9.0, "")).unwrap();
-        let mut ear = EventStreamClient::on(back(&twin, version, &session, &last)).await;
-        assert_eq!(steps(&ear.hears().await.unwrap()), "2");
+        let mut ear = EventStreamClient::open(back(&twin, version, &session, &last)).await;
+        assert_eq!(steps(&ear.next_message().await.unwrap()), "2");
         let last = ear.last_id.clone();
         drop(ear);
         tool.unbounded_send(progress(3.0, 9.0, "")).unwrap();
         tool.unbounded_send(done()).unwrap();
         for at in [&twin, &world] {
-            let mut ear = EventStreamClient::on(back(at, version, &session, &last)).await;
-            assert_eq!(steps(&ear.hears().await.unwrap()), "3");
-            let answer = ear.hears().await.unwrap();
+            let mut ear = EventStreamClient::open(back(at, version, &session, &last)).await;
+            assert_eq!(steps(&ear.next_message().await.unwrap()), "3");
+            let answer = ear.next_message().await.unwrap();
             assert_eq!(answer["id"], 7);
             assert!(answer["result"]["_meta"]["dev.wardgate/receipt"].is_object());
-            assert!(ear.hears().await.is_none());
+            assert!(ear.next_message().await.is_none());
         }
         other.unbounded_send(done()).unwrap();
-        assert_eq!(others.hears().await.unwrap()["id"], 8);
+        assert_eq!(others.next_message().await.unwrap()["id"], 8);
     }
     assert_eq!(twin.tool_runner.asked.count(), 0);
 }
@@ -199,8 +199,8 @@ async fn events_are_their_sessions_alone_and_are_not_kept_for_ever() {
     for event in [progress(1.0, 2.0, ""), done()] {
         tool.unbounded_send(event).unwrap();
     }
-    let mut ear = EventStreamClient::on(call(&world, LEGACY, &session, "reads", 7)).await;
-    ear.hears().await.unwrap();
+    let mut ear = EventStreamClient::open(call(&world, LEGACY, &session, "reads", 7)).await;
+    ear.next_message().await.unwrap();
     let last = ear.last_id.clone();
     let unknown = |reply: Reply| {
         assert_eq!(
@@ -233,9 +233,9 @@ async fn nothing_a_client_heard_is_stored_in_clear() {
     for event in [progress(1.0, 2.0, "canary of progress"), done()] {
         tool.unbounded_send(event).unwrap();
     }
-    let mut ear = EventStreamClient::on(call(&world, LEGACY, &session, "reads", 7)).await;
-    ear.hears().await.unwrap();
-    ear.hears().await.unwrap();
+    let mut ear = EventStreamClient::open(call(&world, LEGACY, &session, "reads", 7)).await;
+    ear.next_message().await.unwrap();
+    ear.next_message().await.unwrap();
     let stored = world.stored();
     assert!(stored.len() > 4_096);
     for canary in [
@@ -253,8 +253,8 @@ async fn nothing_a_client_heard_is_stored_in_clear() {
 async fn broken_off(world: &World, session: &str) -> String {
     let tool = world.tool_runner.live();
     tool.unbounded_send(progress(1.0, 2.0, "")).unwrap();
-    let mut ear = EventStreamClient::on(call(world, LEGACY, session, "reads", 7)).await;
-    ear.hears().await.unwrap();
+    let mut ear = EventStreamClient::open(call(world, LEGACY, session, "reads", 7)).await;
+    ear.next_message().await.unwrap();
     let last = ear.last_id.clone();
     drop(ear);
     tool.unbounded_send(done()).unwrap();
@@ -288,8 +288,8 @@ async fn what_was_held_back_is_given_only_while_the_policy_allows_it() {
         assert!(!reply.text.contains("secret"), "{reply:?}");
     }
     twin.policy.says(PolicyAnswer::Allow);
-    let mut ear = EventStreamClient::on(back(&twin, LEGACY, &session, &last)).await;
-    assert_eq!(ear.hears().await.unwrap()["id"], 7);
+    let mut ear = EventStreamClient::open(back(&twin, LEGACY, &session, &last)).await;
+    assert_eq!(ear.next_message().await.unwrap()["id"], 7);
     let asked = twin.policy.asked.all().pop().unwrap();
     assert_eq!(
         (asked.tool.unwrap().name.as_str(), &asked.arguments_json[..]),
@@ -321,14 +321,17 @@ async fn who_may_no_longer_call_hears_nothing_more_of_a_call_that_goes_on() {
     let session = begin(&world, LEGACY).await;
     let tool = world.tool_runner.live();
     tool.unbounded_send(progress(1.0, 9.0, "")).unwrap();
-    let mut ear = EventStreamClient::on(call(&world, LEGACY, &session, "reads", 7)).await;
-    ear.hears().await.unwrap();
+    let mut ear = EventStreamClient::open(call(&world, LEGACY, &session, "reads", 7)).await;
+    ear.next_message().await.unwrap();
     let last = ear.last_id.clone();
     drop(ear);
     tool.unbounded_send(progress(2.0, 9.0, "")).unwrap();
-    let mut ear = EventStreamClient::on(back(&twin, LEGACY, &session, &last)).await;
-    assert_eq!(steps(&ear.hears().await.unwrap()), "2");
+    let mut ear = EventStreamClient::open(back(&twin, LEGACY, &session, &last)).await;
+    assert_eq!(steps(&ear.next_message().await.unwrap()), "2");
     twin.policy.says(NO);
     tool.unbounded_send(done()).unwrap();
-    assert!(ear.hears().await.is_none(), "it ends without the answer");
+    assert!(
+        ear.next_message().await.is_none(),
+        "it ends without the answer"
+    );
 }

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 use wardgate_domain::AdminChange;
 use wardgate_domain::OperatorAction;
-use wardgate_testkit::{AppendBehavior, until};
+use wardgate_testkit::{AppendBehavior, EventStreamClient, until};
 
-use crate::listen::{EventStreamClient, get};
+use crate::listen::get;
 use crate::world::{ISSUER, MODERN, Reply, World};
 
 fn operator(world: &World) -> String {
@@ -82,9 +82,9 @@ async fn what_one_gateway_revokes_is_refused_by_all_three_that_share_a_store() {
 #[tokio::test]
 async fn an_open_stream_ends_when_its_caller_is_revoked() {
     let world = World::start().await;
-    let mut stream = EventStreamClient::on(get(&world, "/mcp", None)).await;
+    let mut stream = EventStreamClient::open(get(&world, "/mcp", None)).await;
     revoke(&world, &json!({ "kind": "subject", "name": "dr.lee" })).await;
-    assert_eq!(stream.hears().await, None);
+    assert_eq!(stream.next_message().await, None);
 }
 
 #[tokio::test]

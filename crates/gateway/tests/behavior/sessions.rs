@@ -6,10 +6,10 @@ use reqwest::RequestBuilder;
 use serde_json::{Value, json};
 use wardgate_domain::Status;
 
-use crate::listen::{EventStreamClient, get};
+use crate::listen::get;
 use crate::memory::{add, create};
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World, definition};
-use wardgate_testkit::{RunBehavior, listed_tool};
+use wardgate_testkit::{EventStreamClient, RunBehavior, listed_tool};
 
 const VERSIONS: [&str; 3] = [OLDEST, "2025-06-18", LEGACY];
 
@@ -264,19 +264,20 @@ async fn a_session_has_one_stream_of_changes_which_the_newest_is() {
     let world = World::start().await;
     let twin = world.twin().await;
     let session = begin(&world, LEGACY).await;
-    let mut old = EventStreamClient::on(within(get(&world, "/mcp", Some(LEGACY)), &session)).await;
+    let mut old =
+        EventStreamClient::open(within(get(&world, "/mcp", Some(LEGACY)), &session)).await;
     let primer = old.next_event().await.unwrap();
     assert!(
         primer.starts_with("id: ") && primer.ends_with("\nretry: 1000\ndata:"),
         "{primer}"
     );
-    let mut new = EventStreamClient::on(within(get(&twin, "/mcp", Some(LEGACY)), &session)).await;
+    let mut new = EventStreamClient::open(within(get(&twin, "/mcp", Some(LEGACY)), &session)).await;
     for at in [&world, &twin] {
         at.tool_runner
             .configure(vec![listed_tool("new", &definition())]);
     }
-    assert_eq!(new.hears().await, Some(changed("tools")));
-    assert_eq!(old.hears().await, None);
+    assert_eq!(new.next_message().await, Some(changed("tools")));
+    assert_eq!(old.next_message().await, None);
 }
 
 #[tokio::test]
@@ -290,25 +291,25 @@ async fn whoever_comes_back_with_an_event_hears_that_all_may_have_changed() {
         let subscribe = within(twin.message(version, "resources/subscribe", uri), &session);
         assert_eq!(Reply::to(subscribe).await.code(), 0);
         let mut ear =
-            EventStreamClient::on(within(get(&world, "/mcp", Some(version)), &session)).await;
+            EventStreamClient::open(within(get(&world, "/mcp", Some(version)), &session)).await;
         if version == LEGACY {
             ear.next_event().await.unwrap();
         } else {
             world
                 .tool_runner
                 .configure(vec![listed_tool(version, &definition())]);
-            assert_eq!(ear.hears().await, Some(changed("tools")));
+            assert_eq!(ear.next_message().await, Some(changed("tools")));
         }
         let id = std::mem::take(&mut ear.last_id);
         drop(ear);
         let back = within(get(&twin, "/mcp", Some(version)), &session);
-        let mut back = EventStreamClient::on(back.header("last-event-id", &id)).await;
-        assert_eq!(back.hears().await, Some(changed("tools")));
-        assert_eq!(back.hears().await, Some(changed("resources")));
-        let updated = back.hears().await.unwrap();
+        let mut back = EventStreamClient::open(back.header("last-event-id", &id)).await;
+        assert_eq!(back.next_message().await, Some(changed("tools")));
+        assert_eq!(back.next_message().await, Some(changed("resources")));
+        let updated = back.next_message().await.unwrap();
         assert_eq!(updated["params"]["uri"], "memory://conversation/a");
         add(&twin, "a", "user", "hello").await;
-        let updated = back.hears().await.unwrap();
+        let updated = back.next_message().await.unwrap();
         assert_eq!(updated["params"]["uri"], "memory://conversation/a");
         // The id of an event is valid in its own session only.
         let other = begin(&world, version).await;

@@ -7,9 +7,8 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use wardgate_domain::Status;
 
-use crate::listen::EventStreamClient;
 use crate::world::{Reply, World, definition};
-use wardgate_testkit::{PATIENCE, RunBehavior, listed_tool, until_true};
+use wardgate_testkit::{EventStreamClient, PATIENCE, RunBehavior, listed_tool, until_true};
 
 /// A client with its stream.
 pub(crate) struct Client {
@@ -35,7 +34,7 @@ impl Client {
     /// Opens a stream, and sends nothing yet.
     async fn silent(world: &World) -> Self {
         let mut ear =
-            EventStreamClient::on(world.http.get(world.url("/sse")).bearer_auth(&world.token))
+            EventStreamClient::open(world.http.get(world.url("/sse")).bearer_auth(&world.token))
                 .await;
         let event = ear.next_event().await.unwrap();
         let endpoint = event.strip_prefix("event: endpoint\ndata: ").unwrap();
@@ -65,7 +64,7 @@ impl Client {
     /// Sends a request, and returns the next message.
     pub(crate) async fn ask(&mut self, world: &World, method: &str, params: &Value) -> Value {
         self.say(world, &request(7, method, params)).await;
-        self.ear.hears().await.unwrap()
+        self.ear.next_message().await.unwrap()
     }
 
     async fn call(&mut self, world: &World, name: &str) -> Value {
@@ -137,7 +136,7 @@ async fn changes_and_answers_share_the_stream() {
     world
         .tool_runner
         .configure(vec![listed_tool("new", &definition())]);
-    let heard = client.ear.hears().await.unwrap();
+    let heard = client.ear.next_message().await.unwrap();
     assert_eq!(heard["method"], "notifications/tools/list_changed");
     let called = client.call(&world, "new").await;
     assert_eq!(called["result"]["isError"], false);
@@ -267,8 +266,8 @@ async fn a_gateway_that_stops_answers_what_is_under_way_and_then_ends_the_stream
     let early = tokio::time::timeout(Duration::from_millis(150), &mut stopped).await;
     assert!(early.is_err(), "the gateway left a running call behind");
     release.send(()).unwrap();
-    assert_eq!(client.ear.hears().await.unwrap()["id"], 3);
-    assert_eq!(client.ear.hears().await, None);
+    assert_eq!(client.ear.next_message().await.unwrap()["id"], 3);
+    assert_eq!(client.ear.next_message().await, None);
     tokio::time::timeout(PATIENCE, stopped)
         .await
         .unwrap()
@@ -303,8 +302,8 @@ async fn a_message_at_another_replica_is_handed_to_the_one_with_the_stream() {
     let bad = bad.bearer_auth(&world.token);
     let bad = Reply::to(bad.header("content-type", "application/json")).await;
     assert_eq!((bad.status, bad.code()), (400, -32700));
-    let mut ids = vec![client.ear.hears().await.unwrap()["id"].clone()];
-    ids.push(client.ear.hears().await.unwrap()["id"].clone());
+    let mut ids = vec![client.ear.next_message().await.unwrap()["id"].clone()];
+    ids.push(client.ear.next_message().await.unwrap()["id"].clone());
     assert!(ids.contains(&json!(5)), "{ids:?}");
     assert_eq!(world.audit.outcome().await.call.client_ip, "127.0.0.1");
     assert_eq!(twin.tool_runner.asked.count(), 0);
@@ -343,7 +342,7 @@ async fn behind_a_path_the_address_is_below_it() {
     let settings = json!({ "public_url": "https://hospital.example/ai/" });
     let world = World::start_with(settings).await;
     let mut ear =
-        EventStreamClient::on(world.http.get(world.url("/sse")).bearer_auth(&world.token)).await;
+        EventStreamClient::open(world.http.get(world.url("/sse")).bearer_auth(&world.token)).await;
     let event = ear.next_event().await.unwrap();
     assert!(
         event.starts_with("event: endpoint\ndata: /ai/messages/?session_id="),

@@ -5,11 +5,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use wardgate_proto::common::v1::ErrorReason;
 
-use crate::listen::{EventStreamClient, SUBSCRIPTION, get, subscribe};
+use crate::listen::{SUBSCRIPTION, get, subscribe};
 use crate::memory::{add, ask, ask_as, create, modern};
 use crate::sessions::begin;
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World, definition};
-use wardgate_testkit::listed_tool;
+use wardgate_testkit::{EventStreamClient, listed_tool};
 
 const METHODS: [&str; 2] = ["resources/subscribe", "resources/unsubscribe"];
 
@@ -34,8 +34,8 @@ pub(crate) fn of_subscription(mut message: Value) -> Value {
 
 async fn listens(world: &World, notifications: Value) -> (EventStreamClient, Value) {
     let params = format!(r#""notifications":{notifications}"#);
-    let mut ear = EventStreamClient::on(subscribe(world, &params)).await;
-    let acknowledged = ear.hears().await.unwrap();
+    let mut ear = EventStreamClient::open(subscribe(world, &params)).await;
+    let acknowledged = ear.next_message().await.unwrap();
     (ear, acknowledged["params"]["notifications"].clone())
 }
 
@@ -72,15 +72,21 @@ async fn a_modern_client_hears_of_its_list_and_of_the_conversations_it_named() {
         })
     );
     create(&world, "a/b").await;
-    assert_eq!(ear.hears().await, Some(of_subscription(list_changed())));
+    assert_eq!(
+        ear.next_message().await,
+        Some(of_subscription(list_changed()))
+    );
     add(&world, "a/b", "user", "hello").await;
     assert_eq!(
-        ear.hears().await,
+        ear.next_message().await,
         Some(of_subscription(updated(&uri("a%2fb"))))
     );
     let erased = modern(&world, "memory/delete", json!({ "conversation_id": "a/b" })).await;
     assert_eq!(erased.at("/result/status"), "success");
-    assert_eq!(ear.hears().await, Some(of_subscription(list_changed())));
+    assert_eq!(
+        ear.next_message().await,
+        Some(of_subscription(list_changed()))
+    );
 }
 
 #[tokio::test]
@@ -89,7 +95,7 @@ async fn nobody_hears_of_what_is_somebody_elses_or_was_not_asked_for() {
     let wanted = json!({ "resourceSubscriptions": [uri("a")] });
     let (mut ear, accepted) = listens(&world, wanted.clone()).await;
     assert_eq!(accepted, wanted);
-    let mut older_ear = EventStreamClient::on(get(&world, "/mcp", Some(LEGACY))).await;
+    let mut older_ear = EventStreamClient::open(get(&world, "/mcp", Some(LEGACY))).await;
     older(&world, METHODS[0], "", "a").await;
     let mallory = world.issuer.token("mallory", &["Doctor"]);
     for (method, params) in [
@@ -104,12 +110,15 @@ async fn nobody_hears_of_what_is_somebody_elses_or_was_not_asked_for() {
     }
     create(&world, "other").await;
     add(&world, "other", "user", "hello").await;
-    assert_eq!(older_ear.hears().await, Some(list_changed()));
+    assert_eq!(older_ear.next_message().await, Some(list_changed()));
     create(&world, "a").await;
-    assert_eq!(older_ear.hears().await, Some(list_changed()));
+    assert_eq!(older_ear.next_message().await, Some(list_changed()));
     add(&world, "a", "user", "hello").await;
-    assert_eq!(ear.hears().await, Some(of_subscription(updated(&uri("a")))));
-    assert_eq!(older_ear.hears().await, Some(updated(&uri("a"))));
+    assert_eq!(
+        ear.next_message().await,
+        Some(of_subscription(updated(&uri("a"))))
+    );
+    assert_eq!(older_ear.next_message().await, Some(updated(&uri("a"))));
 }
 
 #[tokio::test]
@@ -117,20 +126,24 @@ async fn an_older_client_subscribes_by_requests_of_their_own() {
     let world = World::start().await;
     create(&world, "a b").await;
     for version in [LEGACY, OLDEST] {
-        let mut ear = EventStreamClient::on(get(&world, "/mcp", Some(version))).await;
+        let mut ear = EventStreamClient::open(get(&world, "/mcp", Some(version))).await;
         older(&world, METHODS[0], "", "a%20b").await;
         add(&world, "a b", "user", "hello").await;
-        assert_eq!(ear.hears().await, Some(updated(&uri("a%20b"))), "{version}");
+        assert_eq!(
+            ear.next_message().await,
+            Some(updated(&uri("a%20b"))),
+            "{version}"
+        );
         // Another stream of the same caller, perhaps at another replica, has the same subscriptions.
-        let mut later = EventStreamClient::on(get(&world, "/mcp", Some(version))).await;
+        let mut later = EventStreamClient::open(get(&world, "/mcp", Some(version))).await;
         add(&world, "a b", "user", "hello again").await;
-        assert_eq!(later.hears().await, Some(updated(&uri("a%20b"))));
-        assert_eq!(ear.hears().await, Some(updated(&uri("a%20b"))));
+        assert_eq!(later.next_message().await, Some(updated(&uri("a%20b"))));
+        assert_eq!(ear.next_message().await, Some(updated(&uri("a%20b"))));
 
         older(&world, METHODS[1], "", "a%20b").await;
         add(&world, "a b", "user", "unheard").await;
         create(&world, version).await;
-        assert_eq!(ear.hears().await, Some(list_changed()));
+        assert_eq!(ear.next_message().await, Some(list_changed()));
     }
 }
 
@@ -142,14 +155,14 @@ async fn each_session_has_its_own_subscriptions() {
     }
     let in_session = |id: &str| get(&world, "/mcp", Some(LEGACY)).header("mcp-session-id", id);
     let (first, second) = (begin(&world, LEGACY).await, begin(&world, LEGACY).await);
-    let mut one = EventStreamClient::on(in_session(&first)).await;
-    let mut two = EventStreamClient::on(in_session(&second)).await;
+    let mut one = EventStreamClient::open(in_session(&first)).await;
+    let mut two = EventStreamClient::open(in_session(&second)).await;
     older(&world, METHODS[0], &first, "a").await;
     older(&world, METHODS[0], &second, "b").await;
     add(&world, "a", "user", "hello").await;
-    assert_eq!(one.hears().await, Some(updated(&uri("a"))));
+    assert_eq!(one.next_message().await, Some(updated(&uri("a"))));
     add(&world, "b", "user", "hello").await;
-    assert_eq!(two.hears().await, Some(updated(&uri("b"))));
+    assert_eq!(two.next_message().await, Some(updated(&uri("b"))));
 }
 
 #[tokio::test]
@@ -160,7 +173,7 @@ async fn what_went_unheard_while_the_memory_was_away_counts_as_changed() {
     older(&world, METHODS[0], "", "a").await;
     // The stream cannot read its subscriptions, and tries again.
     world.memory.fails([ErrorReason::Unavailable]);
-    let mut older_ear = EventStreamClient::on(get(&world, "/mcp", Some(LEGACY))).await;
+    let mut older_ear = EventStreamClient::open(get(&world, "/mcp", Some(LEGACY))).await;
     world
         .memory
         .asked
@@ -169,15 +182,18 @@ async fn what_went_unheard_while_the_memory_was_away_counts_as_changed() {
 
     world.memory.hangs_up();
     world.memory.watches.reaches(2).await;
-    assert_eq!(ear.hears().await, Some(of_subscription(updated(&uri("a")))));
-    assert_eq!(older_ear.hears().await, Some(list_changed()));
-    assert_eq!(older_ear.hears().await, Some(updated(&uri("a"))));
+    assert_eq!(
+        ear.next_message().await,
+        Some(of_subscription(updated(&uri("a"))))
+    );
+    assert_eq!(older_ear.next_message().await, Some(list_changed()));
+    assert_eq!(older_ear.next_message().await, Some(updated(&uri("a"))));
     // Changes of tools are reported during all of this.
     world
         .tool_runner
         .configure(vec![listed_tool("new", &definition())]);
     let tools = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
-    assert_eq!(ear.hears().await, Some(of_subscription(tools)));
+    assert_eq!(ear.next_message().await, Some(of_subscription(tools)));
 }
 
 #[tokio::test]
@@ -247,7 +263,7 @@ async fn without_a_memory_service_nothing_is_promised() {
         let reply = Reply::to(ask(&world, LEGACY, method, &json!({ "uri": uri("a") }))).await;
         assert_eq!((reply.status, reply.code()), (200, -32601), "{method}");
     }
-    let mut ear = EventStreamClient::on(get(&world, "/mcp", Some(LEGACY))).await;
-    let early = tokio::time::timeout(Duration::from_millis(100), ear.hears()).await;
+    let mut ear = EventStreamClient::open(get(&world, "/mcp", Some(LEGACY))).await;
+    let early = tokio::time::timeout(Duration::from_millis(100), ear.next_message()).await;
     assert!(early.is_err(), "{early:?}");
 }

@@ -8,9 +8,9 @@ use wardgate_domain::{DenialReason, Status};
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 
-use crate::listen::{EventStreamClient, SUBSCRIPTION};
+use crate::listen::SUBSCRIPTION;
 use crate::world::{LEGACY, MODERN, Reply, World, definition};
-use wardgate_testkit::{PolicyAnswer, listed_tool, tool_result, until_true};
+use wardgate_testkit::{EventStreamClient, PolicyAnswer, listed_tool, tool_result, until_true};
 
 const ABOUT: &str = r#"{"status":"working","ttlMs":null, "x":1.10}"#;
 const ASK: &str =
@@ -416,12 +416,12 @@ async fn whoever_listens_to_a_task_is_told_once_how_it_stands_and_each_time_on_r
     };
     gives(&world, done);
     let wanted = format!(r#""taskIds":["{id}","nobody's","A{id}"]"#);
-    let mut ear = EventStreamClient::on(listening(&world, &wanted)).await;
-    let acknowledged = ear.hears().await.unwrap();
+    let mut ear = EventStreamClient::open(listening(&world, &wanted)).await;
+    let acknowledged = ear.next_message().await.unwrap();
     let taken = &acknowledged["params"]["notifications"];
     assert_eq!(taken, &json!({ "taskIds": [id] }));
 
-    let told = ear.hears().await.unwrap();
+    let told = ear.next_message().await.unwrap();
     assert_eq!(told["method"], "notifications/tasks");
     let params = &told["params"];
     assert_eq!(
@@ -437,7 +437,7 @@ async fn whoever_listens_to_a_task_is_told_once_how_it_stands_and_each_time_on_r
     assert_eq!(params["a\"b"], 1.10);
 
     // The status was unchanged at the second poll, and completed at the third.
-    let told = ear.hears().await.unwrap();
+    let told = ear.next_message().await.unwrap();
     assert_eq!(told["params"]["status"], "completed");
     assert_eq!(told["params"]["result"]["content"][0]["text"], "the result");
     let looks = world.audit.outcomes.reaches(4).await;
@@ -455,9 +455,9 @@ async fn whoever_may_no_longer_make_the_call_hears_no_more_of_its_task() {
     let working = r#"{"status":"working","pollIntervalMs":1}"#;
     gives(&world, task(working, "task_working"));
     let wanted = format!(r#""toolsListChanged":true,"taskIds":["{id}"]"#);
-    let mut ear = EventStreamClient::on(listening(&world, &wanted)).await;
-    ear.hears().await.unwrap();
-    let told = ear.hears().await.unwrap();
+    let mut ear = EventStreamClient::open(listening(&world, &wanted)).await;
+    ear.next_message().await.unwrap();
+    let told = ear.next_message().await.unwrap();
     assert_eq!(told["params"]["status"], "working", "{told}");
     let ran = world.tool_runner.asked.count();
     world.policy.says(PolicyAnswer::Deny {
@@ -469,7 +469,7 @@ async fn whoever_may_no_longer_make_the_call_hears_no_more_of_its_task() {
     // If the caller is allowed again, this stream does not resume the task.
     world.policy.says(PolicyAnswer::AllowThese);
     configure_others(&world);
-    let told = ear.hears().await.unwrap();
+    let told = ear.next_message().await.unwrap();
     assert_eq!(told["method"], "notifications/tools/list_changed");
     assert_eq!(world.tool_runner.asked.count(), ran);
 }

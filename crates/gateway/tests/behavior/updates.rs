@@ -7,10 +7,10 @@ use tokio::time::timeout;
 use wardgate_domain::OfferKind;
 
 use crate::content::offer;
-use crate::listen::{EventStreamClient, get, subscribe};
+use crate::listen::{get, subscribe};
 use crate::memory::{ask, ask_as};
 use crate::sessions::begin;
-use wardgate_testkit::until_true;
+use wardgate_testkit::{EventStreamClient, until_true};
 
 use crate::subscriptions::{of_subscription, updated};
 use crate::world::{LEGACY, OLDEST, Reply, World};
@@ -39,12 +39,12 @@ impl World {
 
 async fn listens(world: &World, uris: &[&str]) -> (EventStreamClient, Value) {
     let notifications = json!({ "resourceSubscriptions": uris });
-    let mut ear = EventStreamClient::on(subscribe(
+    let mut ear = EventStreamClient::open(subscribe(
         world,
         &format!(r#""notifications":{notifications}"#),
     ))
     .await;
-    let acknowledged = ear.hears().await.unwrap();
+    let acknowledged = ear.next_message().await.unwrap();
     (ear, acknowledged["params"]["notifications"].clone())
 }
 
@@ -52,7 +52,7 @@ async fn listens(world: &World, uris: &[&str]) -> (EventStreamClient, Value) {
 const A_WHILE: Duration = Duration::from_millis(1_500);
 
 async fn hears_nothing(ear: &mut EventStreamClient) {
-    let heard = timeout(A_WHILE, ear.hears()).await;
+    let heard = timeout(A_WHILE, ear.next_message()).await;
     assert!(heard.is_err(), "{heard:?}");
 }
 
@@ -74,9 +74,15 @@ async fn a_modern_client_hears_of_the_resources_that_it_named_and_that_are_watch
     world.touch(OTHER);
     world.touch(DOOR);
     world.touch(DOOR);
-    assert_eq!(ear.hears().await, Some(of_subscription(updated(DOOR))));
+    assert_eq!(
+        ear.next_message().await,
+        Some(of_subscription(updated(DOOR)))
+    );
     world.touch(DOOR);
-    assert_eq!(ear.hears().await, Some(of_subscription(updated(DOOR))));
+    assert_eq!(
+        ear.next_message().await,
+        Some(of_subscription(updated(DOOR)))
+    );
     assert!(world.audit.attempts.count() == 0, "nothing was released");
 }
 
@@ -112,8 +118,8 @@ async fn whoever_may_no_longer_read_a_resource_hears_no_more_of_it() {
     until_true("nothing is heard of the door", async || {
         world.touch(DOOR);
         world.touch(OTHER);
-        let is_over = ear.hears().await == Some(of_subscription(updated(OTHER)));
-        while timeout(A_WHILE, ear.hears()).await.is_ok() {}
+        let is_over = ear.next_message().await == Some(of_subscription(updated(OTHER)));
+        while timeout(A_WHILE, ear.next_message()).await.is_ok() {}
         is_over
     })
     .await;
@@ -129,7 +135,10 @@ async fn what_is_watched_is_decided_anew_before_its_permits_end_and_nothing_is_l
     let before = world.policy.asked.count();
     for _ in 0..4 {
         world.touch(DOOR);
-        assert_eq!(ear.hears().await, Some(of_subscription(updated(DOOR))));
+        assert_eq!(
+            ear.next_message().await,
+            Some(of_subscription(updated(DOOR)))
+        );
     }
     assert!(world.policy.asked.count() > before, "it was decided anew");
     world.policy.bar(OfferKind::Resources, "guides");
@@ -143,17 +152,23 @@ async fn a_watch_that_broke_off_is_made_again_and_what_it_was_about_counts_as_ch
     let world = world().await;
     let (mut ear, _) = listens(&world, &[DOOR]).await;
     world.tool_runner.touched.send(None).unwrap();
-    assert_eq!(ear.hears().await, Some(of_subscription(updated(DOOR))));
+    assert_eq!(
+        ear.next_message().await,
+        Some(of_subscription(updated(DOOR)))
+    );
     hears_nothing(&mut ear).await;
     world.touch(DOOR);
-    assert_eq!(ear.hears().await, Some(of_subscription(updated(DOOR))));
+    assert_eq!(
+        ear.next_message().await,
+        Some(of_subscription(updated(DOOR)))
+    );
 }
 
 #[tokio::test]
 async fn an_older_client_subscribes_by_requests_of_their_own() {
     let world = world().await;
     for version in [LEGACY, OLDEST] {
-        let mut ear = EventStreamClient::on(get(&world, "/mcp", Some(version))).await;
+        let mut ear = EventStreamClient::open(get(&world, "/mcp", Some(version))).await;
         let reply = older(&world, BEGIN, "", DOOR).await;
         assert_eq!(
             (reply.status, reply.at("/result")),
@@ -162,18 +177,18 @@ async fn an_older_client_subscribes_by_requests_of_their_own() {
         );
         // After the answer, changes are reported.
         world.touch(DOOR);
-        assert_eq!(ear.hears().await, Some(updated(DOOR)), "{version}");
-        let mut later = EventStreamClient::on(get(&world, "/mcp", Some(version))).await;
+        assert_eq!(ear.next_message().await, Some(updated(DOOR)), "{version}");
+        let mut later = EventStreamClient::open(get(&world, "/mcp", Some(version))).await;
         // It is not known when the later stream begins to report changes.
         let heard = loop {
             world.touch(DOOR);
-            if let Ok(heard) = timeout(Duration::from_millis(500), later.hears()).await {
+            if let Ok(heard) = timeout(Duration::from_millis(500), later.next_message()).await {
                 break heard;
             }
         };
         assert_eq!(heard, Some(updated(DOOR)), "{version}");
-        assert_eq!(ear.hears().await, Some(updated(DOOR)), "{version}");
-        while let Ok(heard) = timeout(A_WHILE, ear.hears()).await {
+        assert_eq!(ear.next_message().await, Some(updated(DOOR)), "{version}");
+        while let Ok(heard) = timeout(A_WHILE, ear.next_message()).await {
             assert_eq!(heard, Some(updated(DOOR)), "{version}");
         }
         assert_eq!(older(&world, END, "", DOOR).await.at("/result"), json!({}));
@@ -187,9 +202,9 @@ async fn subscriptions_are_those_of_one_session_of_one_caller() {
     let world = world().await;
     let in_session = |id: &str| get(&world, "/mcp", Some(LEGACY)).header("mcp-session-id", id);
     let (first, second) = (begin(&world, LEGACY).await, begin(&world, LEGACY).await);
-    let mut one = EventStreamClient::on(in_session(&first)).await;
-    let mut two = EventStreamClient::on(in_session(&second)).await;
-    let mut none = EventStreamClient::on(get(&world, "/mcp", Some(LEGACY))).await;
+    let mut one = EventStreamClient::open(in_session(&first)).await;
+    let mut two = EventStreamClient::open(in_session(&second)).await;
+    let mut none = EventStreamClient::open(get(&world, "/mcp", Some(LEGACY))).await;
     let mallory = world.issuer.token("mallory", &["Doctor"]);
     let theirs = ask_as(&world, &mallory, LEGACY, BEGIN, &json!({ "uri": DOOR }));
     assert_eq!(Reply::to(theirs).await.at("/result"), json!({}));
@@ -199,7 +214,7 @@ async fn subscriptions_are_those_of_one_session_of_one_caller() {
     );
     world.touch(DOOR);
     world.touch(OTHER);
-    assert_eq!(two.hears().await, Some(updated(OTHER)));
+    assert_eq!(two.next_message().await, Some(updated(OTHER)));
     hears_nothing(&mut one).await;
     hears_nothing(&mut none).await;
 }
@@ -242,8 +257,11 @@ async fn nobody_hears_of_a_resource_without_the_scopes_of_its_source() {
     assert_eq!(older(&world, BEGIN, "", DOOR).await.code(), 0);
     // A stream of the same caller, with a token that lacks the scopes.
     world.token = lacking;
-    let mut older = EventStreamClient::on(get(&world, "/mcp", None)).await;
+    let mut older = EventStreamClient::open(get(&world, "/mcp", None)).await;
     world.touch(DOOR);
-    assert_eq!(ear.hears().await, Some(of_subscription(updated(DOOR))));
+    assert_eq!(
+        ear.next_message().await,
+        Some(of_subscription(updated(DOOR)))
+    );
     hears_nothing(&mut older).await;
 }
