@@ -22,7 +22,7 @@ impl BearerToken {
 
     /// Sets the caller's address, which a gateway in the same process records.
     #[must_use]
-    pub fn of_peer(self, peer: Option<SocketAddr>) -> Self {
+    pub(crate) fn of_peer(self, peer: Option<SocketAddr>) -> Self {
         Self { peer, ..self }
     }
 

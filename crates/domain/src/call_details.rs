@@ -117,7 +117,7 @@ impl DataSubjects {
     }
 
     /// Adds rows of data subjects that are not named.
-    pub fn add_others(&mut self, rows: u64) {
+    pub(crate) fn add_others(&mut self, rows: u64) {
         self.rows_of_others += rows;
     }
 

@@ -41,7 +41,7 @@ pub struct InvisibleCharacter {
 }
 
 /// Returns the kind of `c` if it is invisible, or `None` if it is visible, a line feed or a tab.
-pub fn invisible_kind(c: char) -> Option<InvisibleKind> {
+fn invisible_kind(c: char) -> Option<InvisibleKind> {
     match c {
         '\t' | '\n' => None,
         '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}' => Some(InvisibleKind::Control),

@@ -81,8 +81,8 @@ pub use file_replacement::{NewFileAccess, ReplaceFileError, replace_file};
 pub use ids::{ApprovalId, CallId, ConversationKey, DecisionId, InvalidId, PermitId};
 pub use invalid_message::InvalidMessage;
 pub use invisible::{
-    InvisibleCharacter, InvisibleKind, escape_invisible_json, find_invisible, invisible_kind,
-    is_invisible, is_joining, is_pictograph, mark_invisible, remove_invisible,
+    InvisibleCharacter, InvisibleKind, escape_invisible_json, find_invisible, is_invisible,
+    is_joining, is_pictograph, mark_invisible, remove_invisible,
 };
 pub use json_text::indent_json;
 pub use label::is_label;

@@ -36,7 +36,7 @@ pub fn call_meta(call_id: CallId, recorded: RecordStatus) -> String {
 }
 
 /// Appends the members of `_meta` or `data` that identify one call.
-pub fn write_call(
+pub(crate) fn write_call(
     to: &mut String,
     call_id: CallId,
     receipt: Option<Receipt>,

@@ -30,7 +30,7 @@ mod response;
 mod rpc_error;
 mod version;
 
-pub use call_meta::{RecordStatus, call_meta, write_call, write_dropped};
+pub use call_meta::{RecordStatus, call_meta, write_dropped};
 pub use content_method::ContentMethod;
 pub use cursor::Cursor;
 pub use declared_capabilities::DeclaredCapabilities;
@@ -47,11 +47,11 @@ pub use log_level::LogLevel;
 pub use meta::RequestMeta;
 pub use method::{METHODS, McpMethod, MethodVersions, find_method};
 pub use mirrored_headers::{check as check_mirrored_headers, of_request};
-pub use older_content::{given, tool_content, tool_structured};
+pub use older_content::given;
 pub use response::{
     McpResponse, ResultFormat, SERVER_INFO, server_info, task_result_members, write_members,
 };
-pub use rpc_error::{Remedy, RpcError, code_in, sentence};
+pub use rpc_error::{Remedy, RpcError, sentence};
 pub use version::{named_version, negotiate, negotiate_on_stream};
 
 /// Maximum number of messages in a batch.

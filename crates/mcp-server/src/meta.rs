@@ -57,12 +57,8 @@ impl<'a> RequestMeta<'a> {
 
     /// Returns the `_meta` of a request in version 2026-07-28 or later, or `None` if the request is in an older version.
     pub fn from_modern_request(request: &JsonRpcRequest<'a>) -> Result<Option<Self>, RpcError> {
-        Ok(Self::from_request(request)?.if_modern())
-    }
-
-    /// Returns `self` if the request is in version 2026-07-28 or later, or `None` if it is in an older version.
-    pub fn if_modern(self) -> Option<Self> {
-        self.protocol_version.is_some().then_some(self)
+        let meta = Self::from_request(request)?;
+        Ok(meta.protocol_version.is_some().then_some(meta))
     }
 
     /// Returns the capabilities of the client, an object with at least one member, or `None` if there are none.

@@ -25,14 +25,18 @@ struct ContentMembers<'a> {
 }
 
 /// Returns the structured content of a tool result, or `None` if the version does not support it or there is none.
-pub fn tool_structured(structured: &str, version: Version) -> Option<&str> {
+pub(crate) fn tool_structured(structured: &str, version: Version) -> Option<&str> {
     let is_object = structured.trim_ascii_start().starts_with('{');
     let is_known = version.is_modern() || (version.has_structured_content() && is_object);
     Some(structured).filter(|_| is_known && !structured.is_empty())
 }
 
 /// Returns the content of a tool result, a JSON array. For older clients, a text block repeats the structured content.
-pub fn tool_content<'c>(content: &'c str, structured: &str, version: Version) -> Cow<'c, str> {
+pub(crate) fn tool_content<'c>(
+    content: &'c str,
+    structured: &str,
+    version: Version,
+) -> Cow<'c, str> {
     let known = in_version(content, version);
     if structured.is_empty() || version.is_modern() || has_text(&known) {
         return known;

@@ -53,7 +53,7 @@ pub enum Remedy {
 
 /// Converts a JSON-RPC error code of an upstream for clients of `version`, because some codes have another meaning, or none, in
 /// other versions (MCP 2026-07-28, changelog).
-pub fn code_in(version: Version, code: i64) -> i64 {
+pub(crate) fn code_in(version: Version, code: i64) -> i64 {
     match code {
         RESOURCE_NOT_FOUND if version.is_modern() => INVALID_PARAMS,
         URL_ELICITATION_REQUIRED if version.is_modern() || !version.has_url_elicitation() => {
@@ -81,7 +81,7 @@ impl RpcError {
     /// Marks the error as one about something that does not exist. Such responses are delayed so that their timing
     /// does not reveal the reason.
     #[must_use]
-    pub fn of_unknown(self) -> Self {
+    fn of_unknown(self) -> Self {
         Self {
             is_of_unknown: true,
             ..self

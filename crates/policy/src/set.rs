@@ -66,7 +66,7 @@ impl PolicySet {
     }
 
     /// Returns the ids of the policies, sorted.
-    pub fn policy_ids(&self) -> Vec<&str> {
+    pub(crate) fn policy_ids(&self) -> Vec<&str> {
         self.locations.keys().map(String::as_str).collect()
     }
 

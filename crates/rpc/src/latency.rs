@@ -57,7 +57,7 @@ impl LatencyLimit {
     }
 
     /// Returns the maximum of [`LatencyLimit::current`].
-    pub fn ceiling(&self) -> Duration {
+    pub(crate) fn ceiling(&self) -> Duration {
         self.ceiling
     }
 

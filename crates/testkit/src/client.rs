@@ -133,7 +133,7 @@ impl Client {
     }
 
     /// Sends a request as [`Self::post`] does, and returns an error if the connection is refused or lost.
-    pub async fn try_post(
+    async fn try_post(
         &self,
         path: &str,
         token: Option<&str>,
@@ -170,7 +170,7 @@ impl Client {
     }
 
     /// Sends such a request once, and returns an error if the connection is refused or lost.
-    pub async fn try_modern(
+    async fn try_modern(
         &self,
         token: &str,
         method: &str,

@@ -61,7 +61,7 @@ impl TestKey {
     }
 
     /// Returns the private key as PKCS #8, in DER.
-    pub fn private_der(&self) -> Vec<u8> {
+    fn private_der(&self) -> Vec<u8> {
         match self {
             Self::Ed25519(pair) => pair.to_pkcs8v1().expect("PKCS #8").as_ref().to_vec(),
             Self::P256(pair) | Self::P384(pair) => {

@@ -24,7 +24,7 @@ impl CallSyntax {
 
     /// Sets the family of the model.
     #[must_use]
-    pub fn with_family(self, family: Family) -> Self {
+    pub(crate) fn with_family(self, family: Family) -> Self {
         Self { family, ..self }
     }
 }

@@ -20,7 +20,7 @@ pub fn leaf_hash(entry: &[u8]) -> Hash {
 }
 
 /// Returns the hash of two adjacent subtrees: SHA-256 over 0x01 and their hashes.
-pub fn node_hash(left: &Hash, right: &Hash) -> Hash {
+pub(crate) fn node_hash(left: &Hash, right: &Hash) -> Hash {
     let mut input = [1; 65];
     input[1..33].copy_from_slice(left);
     input[33..].copy_from_slice(right);

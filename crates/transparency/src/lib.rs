@@ -37,7 +37,7 @@ mod tree;
 
 pub use checkpoint::Checkpoint;
 pub use error::Error;
-pub use hash::{EMPTY_ROOT, Hash, leaf_hash, node_hash};
+pub use hash::{EMPTY_ROOT, Hash, leaf_hash};
 pub use key::{Cosigner, Signer, VerifierKey};
 pub use note::{NoteSignature, SignedNote};
 pub use path::{
