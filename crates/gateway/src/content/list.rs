@@ -15,10 +15,7 @@ use super::reader::{self, ContentReader};
 use super::skill;
 use crate::authority::Authority;
 use crate::caching;
-use crate::catalogue::CatalogueIndex as Catalogue;
-use crate::catalogue::IndexEntry;
-use crate::catalogue::MISSING_UPSTREAMS;
-use crate::catalogue::View;
+use crate::catalogue::{CatalogueIndex, IndexEntry, MISSING_UPSTREAMS, View};
 use crate::discovery::Discovery;
 use crate::memory::{self, ConversationMemory};
 use crate::post::Post;
@@ -36,15 +33,8 @@ pub(super) async fn prompts(
     version: Version,
 ) -> Result<McpResponse, RpcError> {
     let cursor = after(request)?;
-    let catalogue = discovery.catalogue().known()?;
-    let entries = &catalogue.content().prompts;
-    let lister = ContentLister::new(
-        discovery.authority(),
-        post,
-        &catalogue,
-        (OfferKind::Prompts, |_| true),
-    )
-    .await?;
+    let lister = ContentLister::new(discovery, post, OfferKind::Prompts, |_| true).await?;
+    let entries = &lister.catalogue.content().prompts;
     let page = lister.page(entries, cursor, version).await?;
     Ok(page.answer(request, version, "prompts"))
 }
@@ -65,15 +55,8 @@ pub(super) async fn resources(
             return listing.await;
         }
     };
-    let catalogue = discovery.catalogue().known()?;
-    let entries = &catalogue.content().resources;
-    let lister = ContentLister::new(
-        discovery.authority(),
-        post,
-        &catalogue,
-        (OfferKind::Resources, |_| true),
-    )
-    .await?;
+    let lister = ContentLister::new(discovery, post, OfferKind::Resources, |_| true).await?;
+    let entries = &lister.catalogue.content().resources;
     let page = lister.page(entries, after, version).await?;
     let Some(memory) = memory.filter(|_| page.next.is_none()) else {
         return Ok(page.answer(request, version, "resources"));
@@ -93,15 +76,8 @@ pub(super) async fn templates(
     version: Version,
 ) -> Result<McpResponse, RpcError> {
     let cursor = after(request)?;
-    let catalogue = discovery.catalogue().known()?;
-    let entries = &catalogue.content().templates;
-    let lister = ContentLister::new(
-        discovery.authority(),
-        post,
-        &catalogue,
-        (OfferKind::Resources, |_| true),
-    )
-    .await?;
+    let lister = ContentLister::new(discovery, post, OfferKind::Resources, |_| true).await?;
+    let entries = &lister.catalogue.content().templates;
     let mut page = lister.page_of_templates(entries, cursor.as_deref(), version);
     if cursor.is_none() && has_conversations {
         page.entries.insert(0, memory::template().to_string());
@@ -116,16 +92,9 @@ pub(super) async fn skills(
     version: Version,
 ) -> Result<McpResponse, RpcError> {
     let cursor = after(request)?;
-    let catalogue = discovery.catalogue().known()?;
-    let entries = &catalogue.content().skills;
-    let has_skills: fn(&ContentSource) -> bool = |source| source.skills.is_some();
-    let lister = ContentLister::new(
-        discovery.authority(),
-        post,
-        &catalogue,
-        (OfferKind::Resources, has_skills),
-    )
-    .await?;
+    let has_skills = |source: &ContentSource| source.skills.is_some();
+    let lister = ContentLister::new(discovery, post, OfferKind::Resources, has_skills).await?;
+    let entries = &lister.catalogue.content().skills;
     let page = lister
         .page_of_skills(entries, cursor.as_deref(), version)
         .await?;
@@ -149,7 +118,7 @@ fn unknown_cursor() -> RpcError {
 struct ContentLister<'a> {
     authority: &'a Authority,
     post: &'a Post,
-    catalogue: &'a Catalogue,
+    catalogue: Arc<CatalogueIndex>,
     kind: OfferKind,
     /// Selects the sources that are included in the list.
     is_asked: fn(&ContentSource) -> bool,
@@ -168,11 +137,12 @@ struct ListPage {
 
 impl<'a> ContentLister<'a> {
     async fn new(
-        authority: &'a Authority,
+        discovery: &'a Discovery,
         post: &'a Post,
-        catalogue: &'a Catalogue,
-        (kind, is_asked): (OfferKind, fn(&ContentSource) -> bool),
+        kind: OfferKind,
+        is_asked: fn(&ContentSource) -> bool,
     ) -> Result<Self, RpcError> {
+        let (catalogue, authority) = (discovery.catalogue().known()?, discovery.authority());
         let facts = catalogue.content().sources(kind).filter_map(|source| {
             let is_there = post.view.has(source) && is_asked(source);
             let source = catalogue.source(&source.name).filter(|_| is_there)?;
@@ -298,7 +268,7 @@ impl<'a> ContentLister<'a> {
     }
 
     /// Returns the reader of an entry, or `None` if its source no longer exists.
-    fn reader(&self, entry: &IndexEntry) -> Option<ContentReader<'a>> {
+    fn reader(&self, entry: &IndexEntry) -> Option<ContentReader<'_>> {
         let facts = self
             .catalogue
             .source(&entry.source)?
