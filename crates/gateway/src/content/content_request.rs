@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 use wardgate_domain::OfferKind;
 use wardgate_gateway_store::Sealer;
@@ -16,8 +15,7 @@ use wardgate_mcp_server::{
 use wardgate_rpc::client::ContentPart;
 
 use super::skill;
-use crate::catalogue::View;
-use crate::catalogue::{ContentIndex, ContentLocation};
+use crate::catalogue::{ContentIndex, ContentLocation, View};
 use crate::request_context::RequestContext;
 
 /// The request for one prompt, resource or template, by the name that the client uses.
@@ -91,15 +89,6 @@ impl ContentName {
             Self::Template(text) => index.template(&view.uri(text)?),
         }
     }
-}
-
-/// Returns the arguments that the policy decides on: a JSON object, which the tool-runner compares with the permit.
-pub(super) fn policy_arguments(kind: OfferKind, own_name: &str) -> Bytes {
-    let named = match kind {
-        OfferKind::Prompts => json!({ "name": own_name }),
-        _ => json!({ "uri": own_name }),
-    };
-    named.to_string().into()
 }
 
 #[derive(Deserialize)]
@@ -178,9 +167,7 @@ impl ContentRequest {
             wanted,
         })
     }
-}
 
-impl ContentRequest {
     /// Returns the same request with the source's own cursor in place of the sealed one.
     pub(super) fn with_source_cursor(
         self,
@@ -192,7 +179,7 @@ impl ContentRequest {
         else {
             return Ok(self);
         };
-        let own = skill::cursor(sealer, &context.caller, (&context.view, uri), given);
+        let own = skill::cursor(sealer, &context.caller, &context.view, uri, given);
         let own = own.ok_or_else(|| {
             RpcError::invalid_params(
                 "`params.cursor` is unknown: use the `nextCursor` of this directory, or none",

@@ -16,11 +16,10 @@ use wardgate_rpc::client::{
     CallError, ContentOutcome, ContentPart, ContentResult, GetContent, ResultFacts,
 };
 
-use super::content_request::{self, ContentName, ContentRequest};
-use super::reader::ContentReader;
+use super::content_request::{ContentName, ContentRequest};
+use super::reader::{self, ContentReader};
 use super::skill;
-use crate::catalogue::View;
-use crate::catalogue::{CatalogueIndex, CatalogueSource};
+use crate::catalogue::{CatalogueIndex, CatalogueSource, View};
 use crate::client_interaction::ClientChannel;
 use crate::governed_call::{
     AnswerContent, CallPipeline, CatalogueEntry, Description, EntryUse, Operation, Output,
@@ -146,7 +145,7 @@ impl Operation for ContentRequest {
             resumable: is_resumable.then_some(self as &dyn ResumableOperation),
             unknown_reason: UNKNOWN,
             entry_use: resource.map(|resource| EntryUse {
-                policy_arguments: self.policy_arguments(&resource),
+                policy_arguments: reader::policy_arguments(self.of.kind(), &resource.own_name),
                 may_write: !resource.facts.read_only,
                 entry: resource,
             }),
@@ -164,7 +163,7 @@ impl Operation for ContentRequest {
             caller,
             source: &resource.source.name,
             permit: &run.grant.permit,
-            decided: self.policy_arguments(resource),
+            decided: reader::policy_arguments(self.of.kind(), &resource.own_name),
             wanted: self.wanted.clone(),
             caller_token: caller.token_for_source(resource.source.needs_caller_token),
             interaction: (run.client)
@@ -223,10 +222,6 @@ impl ContentRequest {
         })
     }
 
-    fn policy_arguments(&self, resource: &ContentResource) -> Bytes {
-        content_request::policy_arguments(self.of.kind(), &resource.own_name)
-    }
-
     fn request_binding(&self) -> Option<RequestBinding<'_>> {
         let method = self.method.as_str();
         let (name, arguments): (_, &[u8]) = match (&self.of, &self.wanted) {
@@ -258,7 +253,7 @@ impl ContentRequest {
             (ContentPart::Skill, _) => skill::filter_skill(&reader, result).await,
             (ContentPart::Directory(_), ContentName::Resource(uri)) => {
                 let sealer = &run.services.sealer;
-                skill::filter_directory(&reader, sealer, (&context.view, uri), result).await
+                skill::filter_directory(&reader, sealer, &context.view, uri, result).await
             }
             _ => Ok(result),
         }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use futures::future::join_all;
-use wardgate_domain::{Caller, ToolFacts};
+use serde_json::json;
+use wardgate_domain::{Caller, OfferKind, ToolFacts};
 use wardgate_mcp_server::RpcError;
 
-use super::content_request;
 use crate::authority::{Authority, Authorization, Grant};
 
 /// Maximum number of decisions that are requested at once.
@@ -24,7 +25,7 @@ pub(super) struct ContentReader<'a> {
 impl ContentReader<'_> {
     /// Returns the grant for the content that its source calls `own_name`, or `None` if the caller has no right to it.
     pub(super) async fn right(&self, own_name: &str) -> Result<Option<Arc<Grant>>, RpcError> {
-        let asked = content_request::policy_arguments(self.facts.kind, own_name);
+        let asked = policy_arguments(self.facts.kind, own_name);
         let authority = self.authority;
         let asked = authority.authorize(self.caller, self.facts, &asked, self.client_ip);
         match asked.await {
@@ -33,6 +34,15 @@ impl ContentReader<'_> {
             Err(error) => Err(authority.undecided(&error)),
         }
     }
+}
+
+/// Returns the arguments that the policy decides on: a JSON object, which the tool-runner compares with the permit.
+pub(super) fn policy_arguments(kind: OfferKind, own_name: &str) -> Bytes {
+    let named = match kind {
+        OfferKind::Prompts => json!({ "name": own_name }),
+        _ => json!({ "uri": own_name }),
+    };
+    named.to_string().into()
 }
 
 /// Returns those of `all` for which `may_have` is true, in their order. Stops once more than `enough` were found.

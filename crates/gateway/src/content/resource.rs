@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use wardgate_domain::{Caller, OfferKind, ToolFacts};
 
-use super::content_request::{self, ContentName};
+use super::content_request::ContentName;
+use super::reader;
 use crate::catalogue::{Catalogue, View};
 
 /// A resource, with the facts that its authorization needs.
@@ -34,7 +35,7 @@ pub(crate) fn resolve_resource(
     let source = catalogue.source(&found.source).filter(|_| is_seen)?;
     let facts = source.facts.get(&OfferKind::Resources)?;
     source.switches.allow(caller).then(|| ResolvedResource {
-        decided: content_request::policy_arguments(OfferKind::Resources, &found.own_name),
+        decided: reader::policy_arguments(OfferKind::Resources, &found.own_name),
         source: found.source,
         own_uri: found.own_name,
         facts: facts.clone(),

@@ -90,7 +90,8 @@ pub(super) async fn filter_skill(
 pub(super) async fn filter_directory(
     reader: &ContentReader<'_>,
     sealer: &Sealer,
-    (view, uri): (&View, &str),
+    view: &View,
+    uri: &str,
     result: String,
 ) -> Result<String, RpcError> {
     #[derive(Deserialize)]
@@ -117,7 +118,8 @@ pub(super) async fn filter_directory(
 pub(super) fn cursor(
     sealer: &Sealer,
     caller: &Caller,
-    (view, uri): (&View, &str),
+    view: &View,
+    uri: &str,
     given: &str,
 ) -> Option<String> {
     sealer.open(Purpose::Directory, caller, &within(view, uri), given)
