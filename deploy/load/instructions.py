@@ -63,7 +63,7 @@ STAGES = {
     "telemetry": (
         [
             r"^wardgate_gateway::governed_call::report_outcome$",
-            r"^wardgate_gateway::governed_call::operation::Description<R>::open_span$",
+            r"^wardgate_gateway::governed_call::description::Description<R>::open_span$",
         ],
         "pipeline",
     ),

@@ -80,16 +80,18 @@ pub(crate) struct Authority {
 }
 
 impl Authority {
-    /// Creates the client and follows the policy version. `told` is the counter to increase when the version changes, and the
-    /// sender of whether the policy service looks up roles and attributes of callers.
+    /// Creates the client and follows the policy version. `changes` is increased when the version changes, and
+    /// `has_lookup` receives whether the policy service looks up roles and attributes of callers.
     pub(crate) fn new(
         policy: PolicyClient,
         limiter: Limiter,
         ambient: Ambient,
-        told: (ChangeCounter, watch::Sender<Option<bool>>),
+        changes: ChangeCounter,
+        has_lookup: watch::Sender<Option<bool>>,
     ) -> Self {
         let version = Arc::new(ArcSwapOption::empty());
-        let watcher = tokio::spawn(follow_version(policy.clone(), Arc::clone(&version), told));
+        let following = follow_version(policy.clone(), Arc::clone(&version), changes, has_lookup);
+        let watcher = tokio::spawn(following);
         Self {
             policy,
             limiter,
@@ -108,7 +110,7 @@ impl Authority {
         arguments: &Bytes,
         client_ip: &str,
     ) -> Result<Authorization, CallError> {
-        self.authorize_call(caller, tool, (arguments, None), client_ip, None)
+        self.authorize_call(caller, tool, arguments, None, client_ip, None)
             .await
     }
 
@@ -117,7 +119,8 @@ impl Authority {
         &self,
         caller: &Caller,
         tool: &ToolFacts,
-        (arguments, approval): (&Bytes, Option<&SignedApproval>),
+        arguments: &Bytes,
+        approval: Option<&SignedApproval>,
         client_ip: &str,
         call: Option<CallReference>,
     ) -> Result<Authorization, CallError> {
@@ -233,13 +236,14 @@ impl Authority {
 async fn follow_version(
     policy: PolicyClient,
     version: Arc<ArcSwapOption<PolicyVersion>>,
-    (changes, looks_up_callers): (ChangeCounter, watch::Sender<Option<bool>>),
+    changes: ChangeCounter,
+    has_lookup: watch::Sender<Option<bool>>,
 ) {
     let mut last_known = None;
     loop {
         if let Ok(mut versions) = policy.watch_version().await {
             while let Some(Ok(current)) = versions.next().await {
-                looks_up_callers.send_replace(Some(current.looks_up_callers));
+                has_lookup.send_replace(Some(current.looks_up_callers));
                 version.store(Some(Arc::new(current)));
                 let current = current.hash;
                 let earlier = last_known.replace(current);

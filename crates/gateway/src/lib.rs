@@ -283,8 +283,8 @@ impl Gateway {
         let admission =
             RequestAdmission::new(limiter.clone(), per_minute, quotas, &store, &ambient);
         let limits_view = LimitsView::new(&admission, policy.clone(), &recorder);
-        let told = (changes.clone(), looks_up_callers);
-        let authority = Authority::new(policy, limiter, ambient.clone(), told);
+        let (changed, clock) = (changes.clone(), ambient.clone());
+        let authority = Authority::new(policy, limiter, clock, changed, looks_up_callers);
         let memory = (neighbours.memory).map(|it| MemoryClient::new(it.link, memory::LIMIT));
         let discovery = Arc::new(Discovery::new(catalogue, authority, memory.is_some()));
         let resource_watcher = ResourceWatcher::new(
@@ -316,7 +316,8 @@ impl Gateway {
         let pipeline = CallPipeline::new(
             services,
             Arc::clone(&recorder),
-            (Arc::clone(&store), Arc::new(approvals)),
+            Arc::clone(&store),
+            Arc::new(approvals),
             ClientChannels::new(Arc::clone(&stream_store), router),
             calls.clone(),
         );

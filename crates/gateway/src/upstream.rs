@@ -17,7 +17,8 @@ use crate::scopes::TokenAccess;
 /// Returns the view of the server `name`.
 pub(crate) async fn resolve_view(
     discovery: &Discovery,
-    (caller, access): (&Caller, &TokenAccess),
+    caller: &Caller,
+    access: &TokenAccess,
     client_ip: &str,
     name: &str,
 ) -> Result<View, RpcError> {

@@ -1,5 +1,7 @@
 //! Conversions of approvals.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use prost::Message as _;
 use wardgate_proto::policy::v1 as pb;
@@ -37,6 +39,17 @@ impl SignedApproval {
     pub fn from_bytes(bytes: Bytes) -> Result<Self, InvalidMessage> {
         let signed = pb::SignedApproval::decode(bytes).map_err(|_| unreadable())?;
         signed.try_into()
+    }
+
+    /// Encodes the signed approval in base64, for [`Self::from_base64`].
+    pub fn to_base64(&self) -> String {
+        URL_SAFE_NO_PAD.encode(self.to_bytes())
+    }
+
+    /// Decodes the output of [`Self::to_base64`]. Returns `None` for any other text.
+    pub fn from_base64(text: &str) -> Option<Self> {
+        let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+        Self::from_bytes(bytes.into()).ok()
     }
 
     /// Returns the terms without verifying the signature. This is sufficient to know how long to keep the approval.

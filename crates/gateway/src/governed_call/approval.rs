@@ -2,18 +2,16 @@
 
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use wardgate_approvals::{
     ApprovalAnswer, ApprovalError, Approvals, Approver, FoundApproval, approval_form, call_digest,
 };
 use wardgate_domain::{ApprovalId, CallToApprove, Digest, Reason, SignedApproval};
 use wardgate_mcp_server::{InputRecipient, InputRequests, RpcError};
 
+use super::description::{CALL_TOOL, CatalogueEntry, Description, EntryUse};
+use super::rejection::Rejection;
 use super::request_state::RequestState;
-use super::{
-    CALL_TOOL, CatalogueEntry, Description, EntryUse, GovernedCall, PreparedCall, Rejection,
-};
+use super::{GovernedCall, PreparedCall};
 use crate::authority::ApprovalNeed;
 
 /// The approval of one call.
@@ -83,9 +81,9 @@ impl GovernedCall {
         let answer = self.resume_point.answer.as_ref();
         if let Some((answer, _)) = answer.filter(|(_, about)| *about == shown.to_string()) {
             let answer = *answer;
-            self.resume_point.use_up(&self.pipeline).await?;
+            self.use_up_state().await?;
             return self
-                .approve_own(entry_use, (&call, policy_hash), answer)
+                .approve_own(entry_use, &call, policy_hash, answer)
                 .await;
         }
         self.end_if_refused().await?;
@@ -137,7 +135,7 @@ impl GovernedCall {
             let answers = self.context.wait_without_slot(answers).await?;
             let answer = ApprovalAnswer::from_responses(&answers);
             return self
-                .approve_own(entry_use, (&call, policy_hash), answer)
+                .approve_own(entry_use, &call, policy_hash, answer)
                 .await;
         }
         let pending = approvals
@@ -151,7 +149,7 @@ impl GovernedCall {
     pub(super) async fn end_if_refused(&mut self) -> Result<(), Rejection> {
         match self.resume_point.answer {
             Some((ApprovalAnswer::Refused, _)) => {
-                self.resume_point.use_up(&self.pipeline).await?;
+                self.use_up_state().await?;
                 Err(Rejection::ApprovalRefused)
             }
             Some((ApprovalAnswer::Approved, _)) | None => Ok(()),
@@ -162,7 +160,8 @@ impl GovernedCall {
     async fn approve_own<'d, E: CatalogueEntry>(
         &mut self,
         entry_use: &'d EntryUse<E>,
-        call: (&CallToApprove, Digest),
+        call: &CallToApprove,
+        policy_hash: Digest,
         answer: ApprovalAnswer,
     ) -> Result<PreparedCall<'d, E>, Rejection> {
         let approver = Approver {
@@ -171,9 +170,10 @@ impl GovernedCall {
             protocol: self.record.facts.protocol.clone(),
         };
         let approves = answer == ApprovalAnswer::Approved;
-        let decided = self.pipeline.approvals.decide(&approver, call, approves);
+        let approvals = &self.pipeline.approvals;
+        let decided = approvals.decide(&approver, (call, policy_hash), approves);
         let given = decided.await?;
-        self.record.facts.approval_id = Some(call.0.id);
+        self.record.facts.approval_id = Some(call.id);
         self.approval.given = Some(given.ok_or(Rejection::ApprovalRefused)?);
         let grant = self.authorizer().authorize(entry_use).await?;
         Ok(PreparedCall::Ready(entry_use, grant))
@@ -183,15 +183,4 @@ impl GovernedCall {
 /// Returns the rejection of a call whose approval is no longer valid.
 fn too_late(message: &str) -> Rejection {
     Rejection::ApprovalRequired(RpcError::internal(Reason::APPROVAL_REQUIRED, message))
-}
-
-/// Encodes an approval as text.
-pub(super) fn encode_approval(approval: &SignedApproval) -> String {
-    URL_SAFE_NO_PAD.encode(approval.to_bytes())
-}
-
-/// Decodes an approval that [`encode_approval`] wrote.
-pub(super) fn decode_approval(text: &str) -> Option<SignedApproval> {
-    let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
-    SignedApproval::from_bytes(bytes.into()).ok()
 }

@@ -12,8 +12,8 @@ use wardgate_rpc::client::CallError;
 use wardgate_telemetry::names;
 
 use super::call_record::CallRecord;
-use super::operation::{CatalogueEntry, Description, EntryUse};
-use super::pipeline::OperationServices;
+use super::description::{CatalogueEntry, Description, EntryUse};
+use super::operation::OperationServices;
 use super::rejection::Rejection;
 use crate::authority::{ApprovalNeed, Authorization, Grant};
 use crate::catalogue;
@@ -136,13 +136,14 @@ impl CallAuthorizer<'_> {
         } = self.context;
         let (facts, arguments) = (entry_use.entry.facts(), &entry_use.policy_arguments);
         let authority = self.services.discovery.authority();
-        let arguments = (arguments, self.approval);
         let call = CallReference {
             call_id: self.record.facts.call_id,
             has_intent: self.record.has_intent,
             conversation: self.record.facts.conversation,
         };
-        let decided = authority.authorize_call(caller, facts, arguments, client_ip, Some(call));
+        let approval = self.approval;
+        let decided =
+            authority.authorize_call(caller, facts, arguments, approval, client_ip, Some(call));
         decided.await
     }
 

@@ -8,8 +8,9 @@ use wardgate_domain::{CallFacts, Event};
 use wardgate_gateway_record::AuditLog;
 use wardgate_rpc::client::{CallEvent, Interaction, PassthroughMeta, Resumption};
 
-use super::operation::ResumableOperation;
-use super::{Rejection, ReplayGrant};
+use super::description::ResumableOperation;
+use super::rejection::Rejection;
+use super::replay_grant::ReplayGrant;
 use crate::authority::Grant;
 use crate::client_interaction::{ClientInteraction, Interruption, PendingInput};
 

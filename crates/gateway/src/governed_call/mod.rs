@@ -13,6 +13,7 @@
 mod approval;
 mod authorization;
 mod call_record;
+mod description;
 mod operation;
 mod pipeline;
 mod rejection;
@@ -42,15 +43,17 @@ use self::authorization::CallAuthorizer;
 use self::call_record::CallRecord;
 use self::request_state::ResumePoint;
 
-pub(crate) use self::call_record::RunClient;
-pub(crate) use self::operation::{
-    AnswerContent, CALL_TOOL, CatalogueEntry, Description, EntryUse, Operation, Output,
-    PermittedRun, Reply, RequestBinding, ResumableOperation, RoundOutcome, SealedOperation,
+pub(crate) use self::description::{
+    CALL_TOOL, CatalogueEntry, Description, EntryUse, RequestBinding, ResumableOperation,
+    SealedOperation,
 };
-pub(crate) use self::pipeline::{CallPipeline, OperationServices};
+pub(crate) use self::operation::{
+    AnswerContent, Operation, OperationServices, Output, PermittedRun, Reply, RoundOutcome,
+};
+pub(crate) use self::pipeline::CallPipeline;
 pub(crate) use self::rejection::{Rejection, RunError};
-pub(crate) use self::replay_grant::{DecisionUnavailable, ReplayGrant};
-pub(crate) use self::suspended_call::{ResumingClient, SuspendedCall, resume};
+pub(crate) use self::replay_grant::{DecisionUnavailable, ReplayGrant, ResumingClient};
+pub(crate) use self::suspended_call::SuspendedCall;
 
 /// The end of a call that was not rejected.
 enum RunEnd<T> {
@@ -189,13 +192,19 @@ impl GovernedCall {
             let charged = admission.charge(request, self.context.limit_report.as_deref());
             charged.await.map_err(Rejection::NotAttempted)?;
         }
-        self.resume_point.use_up(&self.pipeline).await?;
+        self.use_up_state().await?;
         self.approval.use_up(&self.pipeline.approvals).await?;
         if entry_use.may_write {
             let audit_log = self.pipeline.recorder.audit_log();
             self.record.record_intent(audit_log).await?;
         }
         Ok(PreparedCall::Ready(entry_use, grant))
+    }
+
+    /// Uses up the `requestState` that the call continues from.
+    async fn use_up_state(&mut self) -> Result<(), Rejection> {
+        let (ambient, store) = (&self.pipeline.services.ambient, &self.pipeline.store);
+        self.resume_point.use_up(ambient, store).await
     }
 
     /// Returns the authorizer of the call, for its beginning and for each time that it continues.

@@ -5,28 +5,28 @@ use std::sync::Arc;
 use axum::http::HeaderMap;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument, Span};
 use wardgate_approvals::Approvals;
-use wardgate_connect::ConnectPages;
-use wardgate_domain::{Ambient, CallId, Reason};
+use wardgate_domain::{CallId, Reason};
 use wardgate_gateway_record::CallRecorder;
-use wardgate_gateway_store::{Sealer, Store};
+use wardgate_gateway_store::Store;
 use wardgate_mcp_server::{JsonRpcRequest, McpResponse, RpcError};
 use wardgate_resilience::AttachedWork;
-use wardgate_rpc::client::ToolRunnerClient;
 use wardgate_telemetry::trace_context;
 
+use super::GovernedCall;
 use super::approval::CallApproval;
 use super::call_record::CallRecord;
+use super::operation::{Operation, OperationServices};
+use super::replay_grant::ResumingClient;
 use super::request_state::ResumePoint;
-use super::{GovernedCall, Operation};
+use super::suspended_call::SuspendedCall;
 use crate::client_interaction::{self, ClientChannel, ClientChannels, ClientInteraction};
-use crate::discovery::Discovery;
 use crate::request_context::RequestContext;
-use crate::task_handle::TaskHandles;
-use wardgate_limits::RequestAdmission;
+use crate::stored_stream::StreamWriter;
 
 /// Runs governed calls.
 pub(crate) struct CallPipeline {
@@ -42,22 +42,12 @@ pub(crate) struct CallPipeline {
     pub(super) exiting: CancellationToken,
 }
 
-/// The services that the runs of operations use.
-pub(crate) struct OperationServices {
-    pub(crate) runner: ToolRunnerClient,
-    pub(crate) discovery: Arc<Discovery>,
-    pub(crate) connect_pages: Arc<ConnectPages>,
-    pub(crate) task_handles: TaskHandles,
-    pub(crate) sealer: Arc<Sealer>,
-    pub(crate) admission: Arc<RequestAdmission>,
-    pub(crate) ambient: Ambient,
-}
-
 impl CallPipeline {
     pub(crate) fn new(
         services: OperationServices,
         recorder: Arc<CallRecorder>,
-        (store, approvals): (Arc<Store>, Arc<Approvals>),
+        store: Arc<Store>,
+        approvals: Arc<Approvals>,
         channels: ClientChannels,
         calls: TaskTracker,
     ) -> Self {
@@ -135,7 +125,7 @@ impl CallPipeline {
         let trace = std::mem::take(&mut channel.trace);
         let id = context.id.clone();
         let (client, mut answer) = client_interaction::open(channel);
-        let (call_id, call) = self.begin_call(context, (client, trace), operation, resume_point);
+        let (call_id, call) = self.begin_call(context, client, trace, operation, resume_point);
         let mut call = AttachedWork::new(call);
         let answered = tokio::select! {
             biased;
@@ -149,11 +139,51 @@ impl CallPipeline {
         })
     }
 
+    /// Resumes `suspended`, a call of `operation` that a replica that is gone left in the stream of `writer`. The rest of the call
+    /// runs in a separate task. Returns `false` if its state cannot be read.
+    pub(crate) fn resume<O: Operation>(
+        self: &Arc<Self>,
+        client: &ResumingClient,
+        writer: StreamWriter,
+        request: Box<RawValue>,
+        suspended: SuspendedCall,
+        operation: O,
+    ) -> bool {
+        let Some(resume_point) = suspended.into_resume_point() else {
+            return false;
+        };
+        let ResumingClient {
+            caller,
+            access,
+            client_ip,
+            view,
+        } = client.clone();
+        let version = writer.version();
+        let channel = self.channels.for_resumed_stream(&caller, writer, &request);
+        let context = RequestContext {
+            slot: Some(self.services.admission.admit_resumed(&caller)),
+            id: request,
+            version,
+            caller,
+            client_ip,
+            view,
+            access,
+            limit_report: None,
+        };
+        let client = client_interaction::resume(channel);
+        // The request with the trace context went to the replica that began the call.
+        let trace = HeaderMap::new();
+        let (_, call) = self.begin_call(context, client, trace, operation, resume_point);
+        tokio::spawn(call);
+        true
+    }
+
     /// Creates the call as a boxed future, and its id. `trace` is the trace context of the message itself, as headers.
-    pub(super) fn begin_call<O: Operation>(
+    fn begin_call<O: Operation>(
         self: &Arc<Self>,
         context: RequestContext,
-        (client, trace): (ClientInteraction, HeaderMap),
+        client: ClientInteraction,
+        trace: HeaderMap,
         operation: O,
         mut resume_point: ResumePoint,
     ) -> (CallId, BoxFuture<'static, ()>) {

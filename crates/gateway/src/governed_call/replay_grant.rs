@@ -3,14 +3,15 @@
 //! Stored events were redacted under the permit of their time. They are replayed only while the policy still allows the
 //! operation and shows the same rows and columns of its result.
 
-use serde::{Deserialize, Serialize};
-use wardgate_domain::{Digest, SignedApproval};
+use std::sync::Arc;
 
-use super::approval::{decode_approval, encode_approval};
-use super::operation::{CatalogueEntry, Operation, SealedOperation};
-use super::suspended_call::ResumingClient;
-use crate::authority::{Authorization, Grant};
-use crate::discovery::Discovery;
+use serde::{Deserialize, Serialize};
+use wardgate_domain::{Caller, Digest, SignedApproval};
+
+use super::description::{CatalogueEntry, Description, SealedOperation};
+use crate::authority::{Authority, Authorization, Grant};
+use crate::catalogue::View;
+use crate::scopes::TokenAccess;
 
 /// The grant of a stored stream, kept with its events.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -25,6 +26,15 @@ pub(crate) struct ReplayGrant {
     visibility: String,
 }
 
+/// The client that resumes a stream.
+#[derive(Clone)]
+pub(crate) struct ResumingClient {
+    pub(crate) caller: Arc<Caller>,
+    pub(crate) access: TokenAccess,
+    pub(crate) client_ip: String,
+    pub(crate) view: View,
+}
+
 /// The policy service, or the catalogue, is unavailable.
 #[derive(Debug)]
 pub(crate) struct DecisionUnavailable;
@@ -33,7 +43,7 @@ impl ReplayGrant {
     pub(super) fn new(operation: SealedOperation, grant: &Grant) -> Option<Self> {
         Some(Self {
             operation,
-            approval: grant.approval.as_ref().map(encode_approval),
+            approval: grant.approval.as_ref().map(SignedApproval::to_base64),
             visibility: visibility_digest(grant)?,
         })
     }
@@ -43,38 +53,37 @@ impl ReplayGrant {
         &self.operation
     }
 
-    /// Returns whether `client` may still receive the stored answer of `operation`, which is the grant's operation.
-    pub(crate) async fn allows_replay<O: Operation>(
+    /// Returns whether `client` may still receive the stored answer. `description` describes the grant's operation in the current
+    /// catalogue.
+    pub(crate) async fn allows_replay<R: CatalogueEntry>(
         &self,
-        discovery: &Discovery,
+        authority: &Authority,
         client: &ResumingClient,
-        operation: &O,
+        description: Description<'_, R>,
     ) -> Result<bool, DecisionUnavailable> {
-        let approval = self.approval.as_deref().and_then(decode_approval);
-        let visibility = current_visibility(discovery, client, operation, approval).await?;
+        let approval = self.approval.as_deref();
+        let approval = approval.and_then(SignedApproval::from_base64);
+        let visibility = current_visibility(authority, client, description, approval).await?;
         Ok(visibility.is_some_and(|visibility| visibility == self.visibility))
     }
 }
 
-/// Returns the visibility digest of `client` for `operation` now, or `None` if the operation is denied.
-async fn current_visibility<O: Operation>(
-    discovery: &Discovery,
+/// Returns the visibility digest of `client` for the described operation now, or `None` if the operation is denied.
+async fn current_visibility<R: CatalogueEntry>(
+    authority: &Authority,
     client: &ResumingClient,
-    operation: &O,
+    description: Description<'_, R>,
     approval: Option<SignedApproval>,
 ) -> Result<Option<String>, DecisionUnavailable> {
-    let catalogue = discovery.catalogue().current().ok_or(DecisionUnavailable)?;
-    let description = operation.describe(Some(&catalogue), &client.view);
     let Some(entry_use) =
         (description.entry_use).filter(|entry_use| entry_use.entry.is_enabled_for(&client.caller))
     else {
         return Ok(None);
     };
+    let (caller, client_ip) = (&client.caller, &client.client_ip);
     let (facts, arguments) = (entry_use.entry.facts(), &entry_use.policy_arguments);
-    let authority = discovery.authority();
-    let arguments = (arguments, approval.as_ref());
-    let decision =
-        authority.authorize_call(&client.caller, facts, arguments, &client.client_ip, None);
+    let approval = approval.as_ref();
+    let decision = authority.authorize_call(caller, facts, arguments, approval, client_ip, None);
     let grant = match decision.await {
         Ok(Authorization::Allowed(grant)) => grant,
         Ok(Authorization::Denied { .. } | Authorization::NeedsIntent(_)) => return Ok(None),

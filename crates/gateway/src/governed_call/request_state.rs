@@ -13,12 +13,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use wardgate_approvals::ApprovalAnswer;
 use wardgate_domain::{Ambient, Digest, Reason, SignedApproval};
-use wardgate_gateway_store::{Purpose, Sealer};
+use wardgate_gateway_store::{Purpose, Sealer, Store};
 use wardgate_mcp_server::{JsonRpcRequest, RpcError, object, text_of};
 use wardgate_rpc::client::Resumption;
 
-use super::approval::{decode_approval, encode_approval};
-use super::{CallPipeline, Rejection, RequestBinding};
+use super::description::RequestBinding;
+use super::rejection::Rejection;
 use crate::client_interaction::PendingInput;
 use crate::request_context::RequestContext;
 
@@ -73,7 +73,8 @@ impl RequestState {
     pub(super) fn new(
         ambient: &Ambient,
         keys: &[String],
-        (state, rounds): (&[u8], usize),
+        state: &[u8],
+        rounds: usize,
         approval: Option<&SignedApproval>,
     ) -> Self {
         Self {
@@ -82,7 +83,7 @@ impl RequestState {
             keys: keys.to_vec(),
             state: URL_SAFE_NO_PAD.encode(state),
             call_to_approve: None,
-            approval: approval.map(encode_approval),
+            approval: approval.map(SignedApproval::to_base64),
         }
     }
 
@@ -90,7 +91,7 @@ impl RequestState {
     pub(super) fn asking_approval(ambient: &Ambient, keys: &[String], call: String) -> Self {
         Self {
             call_to_approve: Some(call),
-            ..Self::new(ambient, keys, (&[], 0), None)
+            ..Self::new(ambient, keys, &[], 0, None)
         }
     }
 
@@ -162,22 +163,22 @@ impl ResumePoint {
             }),
             rounds: pending.rounds,
             answer: None,
-            approval: pending.approval.as_deref().and_then(decode_approval),
+            approval: (pending.approval.as_deref()).and_then(SignedApproval::from_base64),
         })
     }
 
     /// Uses up the state, so that no other request continues from it.
-    pub(super) async fn use_up(&mut self, pipeline: &CallPipeline) -> Result<(), Rejection> {
+    pub(super) async fn use_up(
+        &mut self,
+        ambient: &Ambient,
+        store: &Store,
+    ) -> Result<(), Rejection> {
         let Some(id) = self.id.take() else {
             return Ok(());
         };
         // The state was sealed before now, so it has expired by then.
-        let until = pipeline
-            .services
-            .ambient
-            .now()
-            .plus(Purpose::PendingCall.lasts());
-        match pipeline.store.use_id_once(id, until).await {
+        let until = ambient.now().plus(Purpose::PendingCall.lasts());
+        match store.use_id_once(id, until).await {
             Ok(true) => Ok(()),
             Ok(false) => Err(Rejection::StateAlreadyUsed),
             Err(_) => Err(Rejection::Failed {

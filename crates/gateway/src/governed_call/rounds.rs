@@ -10,12 +10,13 @@ use wardgate_gateway_record::{run_stage, stage};
 use wardgate_mcp_server::{InputRecipient, InputRequests};
 use wardgate_rpc::client::{InputRequired, Resumption};
 
+use super::call_record::RunClient;
+use super::description::{CatalogueEntry, Description, EntryUse, RequestBinding};
+use super::operation::{Operation, Output, PermittedRun, RoundOutcome};
+use super::rejection::{Rejection, RunError};
 use super::request_state::{RequestState, ResumePoint};
-use super::{
-    CatalogueEntry, Description, DescriptionOf, EntryUse, GovernedCall, Operation, Output,
-    PermittedRun, Rejection, RequestBinding, RoundOutcome, RunClient, RunEnd, RunEndOf, RunError,
-    SuspendedCall,
-};
+use super::suspended_call::SuspendedCall;
+use super::{DescriptionOf, GovernedCall, RunEnd, RunEndOf};
 use crate::authority::Grant;
 use crate::client_interaction::PendingInput;
 
@@ -54,7 +55,7 @@ impl GovernedCall {
         // The last round may only complete: a further request for input is an error.
         for round in rounds + 1..=MAX_ROUNDS + 1 {
             let input_required = match self
-                .run_with_permit(operation, description, (entry_use, &mut grant), resumption)
+                .run_with_permit(operation, description, entry_use, &mut grant, resumption)
                 .await?
             {
                 RoundOutcome::Output(output) => return Ok(RunEnd::Output(output)),
@@ -124,7 +125,8 @@ impl GovernedCall {
         &mut self,
         operation: &O,
         description: &DescriptionOf<'_, O>,
-        (entry_use, grant): (&EntryUse<O::Entry>, &mut Arc<Grant>),
+        entry_use: &EntryUse<O::Entry>,
+        grant: &mut Arc<Grant>,
         resumption: Option<Resumption>,
     ) -> Result<RoundOutcome<O::Output>, Rejection> {
         let started = Instant::now();
@@ -191,7 +193,8 @@ impl GovernedCall {
         let pending = RequestState::new(
             &self.pipeline.services.ambient,
             input_requests.keys(),
-            (&input_required.state, rounds),
+            &input_required.state,
+            rounds,
             approval,
         );
         let state = binding.and_then(|binding| {

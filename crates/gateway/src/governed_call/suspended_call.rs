@@ -3,24 +3,14 @@
 //! While the call waits, nothing runs at the server, so a resumed call continues as if it had not moved. It is authorized again
 //! with the token of the client that resumes the stream, and gets a separate record.
 
-use std::sync::Arc;
-
-use axum::http::HeaderMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
-use wardgate_domain::{Caller, SignedApproval};
+use wardgate_domain::SignedApproval;
 
-use super::CallPipeline;
-use super::approval::{decode_approval, encode_approval};
-use super::operation::{Operation, SealedOperation};
+use super::description::SealedOperation;
 use super::request_state::{AwaitedInput, ResumePoint};
-use crate::catalogue::View;
-use crate::client_interaction::{self, PendingInput};
-use crate::request_context::RequestContext;
-use crate::scopes::TokenAccess;
-use crate::stored_stream::StreamWriter;
+use crate::client_interaction::PendingInput;
 
 /// The state of a call that another replica needs to resume it.
 #[derive(Debug, Serialize, Deserialize)]
@@ -50,63 +40,17 @@ impl SuspendedCall {
             pending: pending.clone(),
             state: URL_SAFE_NO_PAD.encode(state),
             rounds,
-            approval: approval.map(encode_approval),
+            approval: approval.map(SignedApproval::to_base64),
         }
     }
-}
-
-/// The client that resumes a stream.
-#[derive(Clone)]
-pub(crate) struct ResumingClient {
-    pub(crate) caller: Arc<Caller>,
-    pub(crate) access: TokenAccess,
-    pub(crate) client_ip: String,
-    pub(crate) view: View,
-}
-
-/// Resumes `suspended`, a call of `operation` that a replica that is gone left in the stream of `writer`. The rest of the call
-/// runs in a separate task. Returns `false` if its state cannot be read.
-pub(crate) fn resume<O: Operation>(
-    pipeline: &Arc<CallPipeline>,
-    client: &ResumingClient,
-    (writer, request): (StreamWriter, Box<RawValue>),
-    suspended: SuspendedCall,
-    operation: O,
-) -> bool {
-    let Ok(state) = URL_SAFE_NO_PAD.decode(&suspended.state) else {
-        return false;
-    };
-    let awaited = AwaitedInput {
-        pending: suspended.pending,
-        state: state.into(),
-    };
-    let approval = suspended.approval.as_deref().and_then(decode_approval);
-    let resume_point = ResumePoint::awaiting(awaited, suspended.rounds, approval);
-    let ResumingClient {
-        caller,
-        access,
-        client_ip,
-        view,
-        ..
-    } = client.clone();
-    let version = writer.version();
-    let channel = pipeline
-        .channels()
-        .for_resumed_stream(&caller, writer, &request);
-    let context = RequestContext {
-        slot: Some(pipeline.services.admission.admit_resumed(&caller)),
-        id: request,
-        version,
-        caller,
-        client_ip,
-        view,
-        access,
-        limit_report: None,
-    };
-    let client = client_interaction::resume(channel);
-    // The request with the trace context went to the replica that began the call.
-    let (_, call) =
-        pipeline.begin_call(context, (client, HeaderMap::new()), operation, resume_point);
-    tokio::spawn(call);
-    true
+    /// Returns the point at which the call continues, or `None` if its state cannot be read.
+    pub(super) fn into_resume_point(self) -> Option<ResumePoint> {
+        let awaited = AwaitedInput {
+            pending: self.pending,
+            state: URL_SAFE_NO_PAD.decode(&self.state).ok()?.into(),
+        };
+        let approval = self.approval.as_deref();
+        let approval = approval.and_then(SignedApproval::from_base64);
+        Some(ResumePoint::awaiting(awaited, self.rounds, approval))
+    }
 }

@@ -83,7 +83,7 @@ async fn answer_admitted(
     let path = parts.uri.path();
     let view = match path.strip_prefix("/mcp/upstream/") {
         Some(source) => {
-            upstream::resolve_view(&gateway.discovery, (&caller, &access), &client_ip, source).await
+            upstream::resolve_view(&gateway.discovery, &caller, &access, &client_ip, source).await
         }
         None => Ok(View::of_path(path)),
     };
@@ -138,12 +138,12 @@ async fn answer_admitted(
             }
         }
         RequestKind::Listen => {
-            let who = (&caller, &access);
-            streamable::listen(gateway, &view, who, &client_ip, &parts.headers).await
+            let headers = &parts.headers;
+            streamable::listen(gateway, &view, &caller, &access, &client_ip, headers).await
         }
         RequestKind::SseStream => {
             let watcher = &gateway.resource_watcher;
-            let client = ListeningClient::follower(watcher, (&caller, &access), &client_ip, &view);
+            let client = ListeningClient::follower(watcher, &caller, &access, &client_ip, &view);
             gateway.sse.open_stream(&gateway.listeners, client).await
         }
     };

@@ -90,7 +90,8 @@ impl StreamWriter {
     pub(crate) fn take_over(
         streams: SessionStreams,
         request: &RawValue,
-        (id, position): (StreamId, i64),
+        id: StreamId,
+        position: i64,
         heartbeat_guard: HeartbeatGuard,
     ) -> Self {
         let stored = StoredStream {

@@ -24,13 +24,14 @@ use crate::stored_stream::{EventPosition, SessionStreams, primer};
 pub(crate) async fn listen(
     gateway: &Arc<Gateway>,
     view: &View,
-    (caller, access): (&Arc<Caller>, &TokenAccess),
+    caller: &Arc<Caller>,
+    access: &TokenAccess,
     client_ip: &str,
     headers: &HeaderMap,
 ) -> Result<McpResponse, RpcError> {
     let session = gateway.sessions.find(view, caller, headers).await?;
-    let who =
-        ListeningClient::follower(&gateway.resource_watcher, (caller, access), client_ip, view);
+    let watcher = &gateway.resource_watcher;
+    let who = ListeningClient::follower(watcher, caller, access, client_ip, view);
     let Some(session) = session else {
         return Ok(listen::answer_with(
             gateway.listeners.follow(who, None, false).await?,
@@ -45,9 +46,8 @@ pub(crate) async fn listen(
             client_ip: client_ip.to_owned(),
             view: view.clone(),
         };
-        let place = (StreamId(stream), after);
-        let parts = (&gateway.pipeline, &gateway.listeners);
-        return resume(parts, client, streams, place).await;
+        let (pipeline, listeners, id) = (&gateway.pipeline, &gateway.listeners, StreamId(stream));
+        return resume(pipeline, listeners, client, streams, id, after).await;
     }
     let was_away = place == Some(EventPosition::Listening);
     let following = gateway

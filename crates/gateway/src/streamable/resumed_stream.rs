@@ -29,10 +29,12 @@ const LOOK: Duration = Duration::from_millis(250);
 
 /// Answers a GET with the events after `after` in the stream `id`.
 pub(super) async fn resume(
-    (pipeline, listeners): (&Arc<CallPipeline>, &Listeners),
+    pipeline: &Arc<CallPipeline>,
+    listeners: &Listeners,
     client: ResumingClient,
     streams: SessionStreams,
-    (id, after): (StreamId, i64),
+    id: StreamId,
+    after: i64,
 ) -> Result<McpResponse, RpcError> {
     let is_there = streams.read(id, after).await;
     let is_there = is_there.map_err(|_| RpcError::store_unavailable())?;
@@ -173,7 +175,7 @@ impl ResumedStream {
             return;
         };
         if let Some(waiting) = &taken.waiting
-            && self.resume_call(page, waiting, (taken.position, heartbeat_guard))
+            && self.resume_call(page, waiting, taken.position, heartbeat_guard)
         {
             return;
         }
@@ -189,7 +191,8 @@ impl ResumedStream {
         &self,
         page: &StreamPage,
         waiting: &[u8],
-        (position, heartbeat_guard): (i64, HeartbeatGuard),
+        position: i64,
+        heartbeat_guard: HeartbeatGuard,
     ) -> bool {
         let (streams, id) = (&self.streams, self.id);
         let suspended_call = streams.open_suspended_call(id, waiting);
@@ -197,14 +200,10 @@ impl ResumedStream {
         let (Some(suspended_call), Some(request)) = (suspended_call, request) else {
             return false;
         };
-        let stream = (id, position);
-        let writer = StreamWriter::take_over(streams.clone(), &request, stream, heartbeat_guard);
-        resume_suspended(
-            &self.pipeline,
-            &self.client,
-            (writer, request),
-            &suspended_call,
-        )
+        let streams = streams.clone();
+        let writer = StreamWriter::take_over(streams, &request, id, position, heartbeat_guard);
+        let (pipeline, client) = (&self.pipeline, &self.client);
+        resume_suspended(pipeline, client, writer, request, &suspended_call)
     }
 
     fn error(&self, page: &StreamPage, reason: Reason, message: &str) -> String {

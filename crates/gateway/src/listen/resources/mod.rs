@@ -106,7 +106,8 @@ impl ListeningClient {
     /// Creates the client of a stream that follows subscriptions, for versions before 2026-07-28.
     pub(crate) fn follower(
         watcher: &Arc<ResourceWatcher>,
-        (caller, access): (&Arc<Caller>, &TokenAccess),
+        caller: &Arc<Caller>,
+        access: &TokenAccess,
         client_ip: &str,
         view: &View,
     ) -> Self {
