@@ -24,8 +24,7 @@ use wardgate_rpc::client::{
     Resumption, ToolResult,
 };
 
-use crate::catalogue::View;
-use crate::catalogue::{CatalogueIndex, Tool};
+use crate::catalogue::{CatalogueIndex, Tool, View};
 use crate::client_interaction::ClientInteraction;
 use crate::governed_call::{
     AnswerContent, CALL_TOOL, CatalogueEntry, Description, EntryUse, Operation, Output,
@@ -249,9 +248,11 @@ impl Operation for ToolCall {
                     return Ok(RoundOutcome::Output(ToolCallOutput::Result(result)));
                 }
                 CallEvent::Task(task) => {
-                    let call = (&*self.name, &self.arguments, self.conversation);
-                    let handles = &services.task_handles;
-                    let task = handles.hand_out(run.context, run.call_id, call, *task);
+                    let (handles, arguments) = (&services.task_handles, &self.arguments);
+                    let (context, call_id, name) = (run.context, run.call_id, &self.name);
+                    let conversation = self.conversation;
+                    let task =
+                        handles.hand_out(context, call_id, name, arguments, conversation, *task);
                     let task = Box::pin(task).await;
                     let task = task.ok_or_else(|| task_not_handed_out(tool))?;
                     return Ok(RoundOutcome::Output(ToolCallOutput::Task(task)));

@@ -102,7 +102,9 @@ impl TaskHandles {
         &self,
         RequestContext { caller, view, .. }: &RequestContext,
         call_id: CallId,
-        (name, arguments, conversation): (&str, &Bytes, Option<Digest>),
+        name: &str,
+        arguments: &Bytes,
+        conversation: Option<Digest>,
         task: Task,
     ) -> Option<StartedTask> {
         let asked = self.arguments.keep(caller, call_id, arguments).await.ok()?;

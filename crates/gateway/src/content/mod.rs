@@ -39,7 +39,8 @@ pub(crate) async fn answer(
     memory: Option<&Arc<ConversationMemory>>,
     post: &Post,
     request: &JsonRpcRequest<'_>,
-    (version, method): (Version, ContentMethod),
+    version: Version,
+    method: ContentMethod,
     slot: &mut Option<Slot>,
 ) -> Result<McpResponse, RpcError> {
     let discovery = &*pipeline.services().discovery;

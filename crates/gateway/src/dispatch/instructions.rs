@@ -6,8 +6,7 @@
 use std::fmt::Write;
 
 use crate::authority::Authority;
-use crate::catalogue::View;
-use crate::catalogue::{CatalogueIndex, CatalogueSource};
+use crate::catalogue::{CatalogueIndex, CatalogueSource, View};
 use crate::discovery::Discovery;
 use wardgate_domain::Caller;
 

@@ -182,7 +182,7 @@ async fn measure_request(
     let method = known.map_or("other", |method| method.name);
     counter!(names::MCP_REQUESTS, "method" => method).increment(1);
     let started = Instant::now();
-    let answer = dispatch_within_limits(gateway, post, (request, known), version).await;
+    let answer = dispatch_within_limits(gateway, post, request, known, version).await;
     let outcome = if answer.is_ok() {
         "answered"
     } else {
@@ -197,7 +197,8 @@ async fn measure_request(
 async fn dispatch_within_limits(
     gateway: &Arc<Gateway>,
     post: &Post,
-    (request, known): (&JsonRpcRequest<'_>, Option<&'static McpMethod>),
+    request: &JsonRpcRequest<'_>,
+    known: Option<&'static McpMethod>,
     version: Version,
 ) -> Result<McpResponse, RpcError> {
     post.access.check_method(&request.method)?;
@@ -212,14 +213,8 @@ async fn dispatch_within_limits(
         None
     };
     // Boxed, because otherwise each function on the way here would copy this future within its own.
-    let answer = Box::pin(dispatch(
-        gateway,
-        post,
-        (request, known),
-        version,
-        &mut slot,
-    ))
-    .await;
+    let answering = Box::pin(dispatch(gateway, post, request, known, version, &mut slot));
+    let answer = answering.await;
     if let (Some(slot), Some(method), Ok(_)) = (slot, known, &answer) {
         slot.done(method.name);
     }
@@ -230,7 +225,8 @@ async fn dispatch_within_limits(
 async fn dispatch(
     gateway: &Arc<Gateway>,
     post: &Post,
-    (request, known): (&JsonRpcRequest<'_>, Option<&'static McpMethod>),
+    request: &JsonRpcRequest<'_>,
+    known: Option<&'static McpMethod>,
     version: Version,
     slot: &mut Option<Slot>,
 ) -> Result<McpResponse, RpcError> {
@@ -263,8 +259,7 @@ async fn dispatch(
         }
         method if let Some(of_content) = ContentMethod::named(method) => {
             let (pipeline, memory) = (&gateway.pipeline, gateway.memory.as_ref());
-            let method = (version, of_content);
-            content::answer(pipeline, memory, post, request, method, slot).await
+            content::answer(pipeline, memory, post, request, version, of_content, slot).await
         }
         // The notifications are sent on a stream, which the plain endpoint does not have.
         method
@@ -287,7 +282,7 @@ async fn dispatch(
             memory.answer(post, request, version, of_memory).await
         }
         method if let Some(of_tasks) = tasks::TaskMethod::named(method) => {
-            tasks::answer(&gateway.pipeline, post, request, (version, of_tasks), slot).await
+            tasks::answer(&gateway.pipeline, post, request, version, of_tasks, slot).await
         }
         method if let Some(of_approvals) = ApprovalMethod::named(method) => {
             let approver = Approver {

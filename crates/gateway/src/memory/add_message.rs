@@ -53,8 +53,10 @@ impl MemoryOperation for AddMessage {
 
     async fn run(&self, handler: &MemoryHandler<'_>) -> Result<MemoryOutput, MemoryRejection> {
         let tools = tools(handler, &self.messages).await?;
+        let messages = self.messages.iter().zip(tools);
+        let messages = messages.map(|(given, tool)| complete(given, tool));
         let addition = MessageBatch {
-            messages: self.messages.iter().zip(tools).map(complete).collect(),
+            messages: messages.collect(),
             turn: self.turn.clone(),
         };
         let added = handler
@@ -94,7 +96,7 @@ fn place(message: &Message) -> Value {
 }
 
 /// Returns the message with the catalogue's facts about its tool.
-fn complete((given, tool): (&SubmittedMessage, Option<Arc<Tool>>)) -> NewMessage {
+fn complete(given: &SubmittedMessage, tool: Option<Arc<Tool>>) -> NewMessage {
     let mut message = given.message.clone();
     if let (Some(call), Some(tool)) = (&given.tool, tool) {
         message.author = tool.facts.name.to_string();

@@ -109,7 +109,8 @@ impl SseTransport {
         let id = id.ok_or_else(|| RpcError::internal(Reason::SEALING_FAILED, "Internal error."))?;
         let path = &self.public_path;
         let first = format!("event: endpoint\ndata: {path}/messages/?session_id={id}\n\n");
-        let rest = stream::EventStream::new(listening, self.streams.open(number));
+        let (open, messages) = self.streams.open(number);
+        let rest = stream::EventStream::new(listening, open, messages);
         let events = streams::iter([Bytes::from(first)]).chain(rest);
         Ok(listen::answer_with(events.boxed()))
     }

@@ -21,7 +21,8 @@ pub(super) struct EventStream {
 impl EventStream {
     pub(super) fn new(
         listening: BoxStream<'static, Bytes>,
-        (open, messages): (OpenStream, mpsc::Receiver<Bytes>),
+        open: OpenStream,
+        messages: mpsc::Receiver<Bytes>,
     ) -> Self {
         Self {
             listening: Some((listening, open)),

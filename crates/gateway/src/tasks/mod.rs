@@ -69,7 +69,8 @@ pub(crate) async fn answer(
     pipeline: &Arc<CallPipeline>,
     post: &Post,
     request: &JsonRpcRequest<'_>,
-    (version, method): (Version, TaskMethod),
+    version: Version,
+    method: TaskMethod,
     slot: &mut Option<Slot>,
 ) -> Result<McpResponse, RpcError> {
     let (services, meta) = (pipeline.services(), RequestMeta::from_request(request)?);

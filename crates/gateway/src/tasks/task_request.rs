@@ -18,8 +18,7 @@ use wardgate_rpc::client::{
 
 use super::{TaskMethod, unknown};
 use crate::call_tool;
-use crate::catalogue::View;
-use crate::catalogue::{CatalogueIndex, Tool};
+use crate::catalogue::{CatalogueIndex, Tool, View};
 use crate::governed_call::{
     AnswerContent, CatalogueEntry, Description, EntryUse, Operation, Output, PermittedRun,
     Rejection, Reply, RoundOutcome, RunError,
