@@ -40,7 +40,7 @@ pub use closing::ServiceCloser;
 
 use self::reload::{log_warnings, shown, version};
 use self::requests::resumed_state;
-use crate::call::{self, CallRequest};
+use crate::call::{self, CallEnd, CallRequest};
 use crate::connections as grants;
 use crate::execution_log::{ExecutionLog, held_until};
 use crate::get_content::{self, ContentQuery};
@@ -462,7 +462,13 @@ impl Runner {
         let log = self.shared.executions.as_ref();
         let recorded = log.map(|log| log.append(admitted.execution()));
         let may_write = admitted.may_write();
-        let events = events::events(admitted, self.shared.clone(), counted).boxed();
+        let shared = self.shared.clone();
+        let events = events::events(move |listener| async move {
+            let end = Box::pin(admitted.run(&shared, &listener)).await;
+            counted.ended(matches!(&end, CallEnd::Result(result) if result.is_error));
+            end
+        });
+        let events = events.boxed();
         Ok(match recorded {
             None => events,
             Some(recorded) if may_write => {

@@ -8,26 +8,17 @@ use futures::{FutureExt, StreamExt};
 use tokio::sync::mpsc;
 use wardgate_rpc::client::{CallError, CallEvent};
 
-use crate::call::{AdmittedCall, CallEnd};
-use crate::loaded::SharedState;
-use crate::platform::CountedCall;
+use crate::call::CallEnd;
 
 /// Maximum number of events that may be queued for a slow receiver.
 const MAX_PENDING_EVENTS: usize = 16;
 
-/// Returns the events of one call, followed by exactly one final event. Dropping the stream stops the call.
-pub(super) fn events(
-    call: AdmittedCall,
-    shared: SharedState,
-    counted: CountedCall,
+/// Returns the events of the call that `run` runs, followed by exactly one final event. Dropping the stream stops the call.
+pub(super) fn events<R: Future<Output = CallEnd>>(
+    run: impl FnOnce(mpsc::Sender<CallEvent>) -> R,
 ) -> impl Stream<Item = Result<CallEvent, CallError>> {
-    let (sender, events) = mpsc::channel(MAX_PENDING_EVENTS);
-    let running = async move {
-        let end = Box::pin(call.run(&shared, &sender)).await;
-        counted.ended(matches!(&end, CallEnd::Result(result) if result.is_error));
-        end
-    };
-    in_order(running, events).map(Ok)
+    let (listener, events) = mpsc::channel(MAX_PENDING_EVENTS);
+    in_order(run(listener), events).map(Ok)
 }
 
 /// Returns the events of `running`, followed by its end. Every event that was queued before the end is delivered before
