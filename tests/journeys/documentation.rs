@@ -271,6 +271,30 @@ fn files_of_walk(text: &str) -> BTreeSet<String> {
     files
 }
 
+/// A step of a walk: a Rust file, and the functions of it that the step names.
+struct WalkStep<'a> {
+    file: PathBuf,
+    functions: Vec<&'a str>,
+}
+
+/// Returns the steps of a walk. Each begins after `](` with the target of a link, and ends at the next link.
+fn steps_of_walk<'a>(page: &Path, text: &'a str) -> Vec<WalkStep<'a>> {
+    let parts = text.split("](").skip(1);
+    let parts = parts.filter_map(|part| part.split_once(')'));
+    let parts =
+        parts.filter(|(target, _)| Path::new(target).extension().is_some_and(|it| it == "rs"));
+    let steps = parts.map(|(target, prose)| {
+        let names = prose.split('`').filter_map(|word| word.strip_suffix("()"));
+        WalkStep {
+            file: page.parent().unwrap().join(target),
+            functions: names
+                .map(|name| name.rsplit("::").next().unwrap())
+                .collect(),
+        }
+    });
+    steps.collect()
+}
+
 #[test]
 fn a_file_of_a_walk_counts_once_and_also_without_a_link() {
     let walk = "[`a/src/b.rs`](../a/src/b.rs) calls `c.rs`, and `b.rs` again `c.rs`.";
@@ -286,24 +310,15 @@ fn every_function_that_a_walk_names_is_in_the_file_that_it_names() {
     let mut count = 0;
     let mut missing = Vec::new();
     for (page, text) in walks() {
-        // Each part begins after `](` with the target of a link, and ends at the next link.
-        for part in text.split("](").skip(1) {
-            let Some((target, prose)) = part.split_once(')') else {
-                continue;
-            };
-            if Path::new(target).extension().is_none_or(|it| it != "rs") {
-                continue;
-            }
-            let source = read(&page.parent().unwrap().join(target));
-            let names = prose.split('`').filter_map(|word| word.strip_suffix("()"));
-            for name in names {
-                let name = name.rsplit("::").next().unwrap();
+        for WalkStep { file, functions } in steps_of_walk(&page, &text) {
+            let source = read(&file);
+            for name in functions {
                 count += 1;
                 let is_there = ["(", "<"]
                     .iter()
                     .any(|end| source.contains(&format!("fn {name}{end}")));
                 if !is_there {
-                    missing.push(format!("{}: {name} in {target}", page.display()));
+                    missing.push(format!("{}: {name} in {}", page.display(), file.display()));
                 }
             }
         }
@@ -312,6 +327,66 @@ fn every_function_that_a_walk_names_is_in_the_file_that_it_names() {
     }
     assert!(missing.is_empty(), "{missing:#?}");
     assert!(count >= 30, "functions are named: {count}");
+}
+
+/// The pages that follow one `tools/call`. The other walks do not follow a single chain of calls.
+const WALKS_OF_CALL: [&str; 2] = ["README.md", "tool-call.md"];
+
+#[test]
+fn every_function_of_a_tool_call_is_called_in_the_file_before_it_or_in_the_same_file() {
+    let mut walks = walks();
+    walks.retain(|(page, _)| WALKS_OF_CALL.iter().any(|name| page.ends_with(name)));
+    let steps = walks.iter().map(|(page, text)| steps_of_walk(page, text));
+    let steps: Vec<_> = steps.collect();
+    for steps in &steps {
+        let mut earlier: Option<String> = None;
+        for WalkStep { file, functions } in steps {
+            let source = read(file);
+            let (entry, others) = functions.split_first().unwrap();
+            // The router calls the entry of the first file.
+            let is_entered = earlier.as_ref().is_none_or(|earlier| calls(earlier, entry));
+            assert!(is_entered, "{entry} of {}", file.display());
+            for name in others {
+                let is_called = calls(&source, name)
+                    || earlier.as_ref().is_some_and(|earlier| calls(earlier, name));
+                assert!(is_called, "{name} of {}", file.display());
+            }
+            earlier = Some(source);
+        }
+    }
+    let files = |walk: &[WalkStep<'_>]| -> Vec<PathBuf> {
+        let files = walk.iter().map(|step| step.file.canonicalize().unwrap());
+        files.collect()
+    };
+    assert_eq!(steps.len(), 2);
+    assert_eq!(files(&steps[0]), files(&steps[1]));
+}
+
+/// Returns whether `source` calls a function `name` outside of comments.
+fn calls(source: &str, name: &str) -> bool {
+    let mut code = source.lines().map(|line| line.split("//").next().unwrap());
+    let is_in_name = |c: char| c.is_alphanumeric() || c == '_';
+    code.any(|line| {
+        line.match_indices(name).any(|(start, _)| {
+            let (before, after) = (&line[..start], &line[start + name.len()..]);
+            let is_call = after.starts_with('(') || after.starts_with("::<");
+            is_call && !before.ends_with("fn ") && !before.ends_with(is_in_name)
+        })
+    })
+}
+
+#[test]
+fn a_call_is_told_from_a_declaration_and_from_a_longer_name() {
+    assert!(calls("self.run(call)", "run"));
+    assert!(calls("run::<Call>(call)", "run"));
+    for source in [
+        "fn run(call: Call)",
+        "rerun(call)",
+        "run_call(call)",
+        "// run(call)",
+    ] {
+        assert!(!calls(source, "run"), "{source}");
+    }
 }
 
 #[test]
