@@ -383,6 +383,18 @@ mod tests {
     }
 
     #[test]
+    fn an_approval_is_decoded_from_its_own_text_only() {
+        let signer = signer();
+        let text = signer.sign_approval(&terms()).to_base64();
+        let decoded = SignedApproval::from_base64(&text).unwrap();
+        let verified = signer.verify_approval(&decoded).unwrap();
+        assert_eq!(verified.tool, terms().tool);
+        for other in ["?", "AAAA"] {
+            assert!(SignedApproval::from_base64(other).is_none(), "{other}");
+        }
+    }
+
+    #[test]
     fn a_forged_or_altered_approval_is_refused_and_a_permit_is_none() {
         let (signer, stranger) = (signer(), signer());
         let genuine = signer.sign_approval(&terms());
