@@ -61,7 +61,7 @@ load: ## Load-test every service separately with ghz, and all together (QUICK=1 
 	deploy/load/run $(if $(QUICK),--quick)
 
 load-overload: ## Send a release build ten times the load that it can serve, and check that it degrades as promised
-	$(CARGO) build --locked --release --package wardgate
+	deploy/release
 	deploy/load/overload target/release/wardgate
 
 lint: ## Check formatting and lints as the tests do
@@ -71,9 +71,8 @@ lint: ## Check formatting and lints as the tests do
 format: ## Format the sources
 	$(CARGO) fmt --all
 
-# Builds only this package, so that features which only tests enable are not in the release binary.
-release: ## Build the release binary target/release/wardgate
-	$(CARGO) build --locked --release --package wardgate
+release: ## Build the release binary target/release/wardgate, optimised with a profile of its calls (two builds, and PostgreSQL)
+	deploy/release
 
 dist: ## Build binary, image, chart, SBOM and checksums in target/dist, and sign them if KEY names an Ed25519 key
 	deploy/dist $(if $(KEY),--key $(KEY))

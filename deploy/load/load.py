@@ -91,7 +91,7 @@ class Share:
 class System:
     """All services as separate processes, configured as in `deploy/examples/separate`, but on free ports and PostgreSQL."""
 
-    def __init__(self, arguments):
+    def __init__(self, arguments, callers=CALLERS):
         self.wardgate, self.data = arguments.wardgate, arguments.out / "data"
         self.root, self.database = arguments.root, arguments.database
         shutil.rmtree(self.data, ignore_errors=True)
@@ -105,7 +105,7 @@ class System:
         self.token = self.data / "token"
         self.token.write_text(token)
         # Authorization requests alternate between callers, so that the policy service does not answer all from its cache.
-        others = [f"{SUBJECT}-{at}" for at in range(CALLERS - 1)]
+        others = [f"{SUBJECT}-{at}" for at in range(callers - 1)]
         one = lambda subject: self.run("token", "--data-dir", self.data, "--sub", subject, "--role", ROLE, "--ttl", "3h")
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             self.tokens = self.data / "tokens"
