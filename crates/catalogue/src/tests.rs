@@ -131,7 +131,7 @@ fn a_changed_tool_is_a_new_tool() {
 }
 
 /// Each entry makes one change to the valid file: the text to replace, and its replacement.
-const FAULTS: [(&str, &str); 59] = [
+const FAULTS: [(&str, &str); 60] = [
     ("type: \"${DB_TYPE:-sqlite}\"", "type: oracle"),
     ("type: \"${DB_TYPE:-sqlite}\"", "type: postgres"),
     ("\"${DB_URL}\"", "\"${NOT_SET_ANYWHERE}\""),
