@@ -89,9 +89,11 @@ class Share:
 
 
 class System:
-    """All services as separate processes, configured as in `deploy/examples/separate`, but on free ports and PostgreSQL."""
+    """All services as separate processes, configured as in `deploy/examples/separate`, but on free ports and PostgreSQL. `project`
+    is the directory of policies and tools, with environment variables for them. The default is the hospital demo."""
 
-    def __init__(self, arguments, callers=CALLERS):
+    def __init__(self, arguments, callers=CALLERS, project=None, **env):
+        self.project, self.env = project or arguments.root / "deploy/examples/hospital", env
         self.wardgate, self.data = arguments.wardgate, arguments.out / "data"
         self.root, self.database = arguments.root, arguments.database
         shutil.rmtree(self.data, ignore_errors=True)
@@ -116,12 +118,11 @@ class System:
 
     def service(self, *words, setup=None):
         # `up` creates that database, so it must not get its URL.
-        env = {} if words[0] == "up" else {"HOSPITAL_DB_URL": f"sqlite:{self.data}/hospital.sqlite"}
+        env = {} if words[0] == "up" else {"HOSPITAL_DB_URL": f"sqlite:{self.data}/hospital.sqlite", **self.env}
         return Process(self.data / f"{words[0]}.log", [self.wardgate, *words], setup, **env)
 
     def configure(self, scaled, listen="127.0.0.1"):
         """Writes the configuration. `scaled` is the address at which the gateway reaches the replicated service."""
-        hospital = self.root / "deploy/examples/hospital"
         at = {name: f"https://127.0.0.1:{port}" for name, port in self.ports.items()}
 
         def section(name, **own):
@@ -144,7 +145,7 @@ class System:
             "policy": section(
                 "policy",
                 permit_key_file="keys/permit.pem",
-                policies=str(hospital / "policies"),
+                policies=str(self.project / "policies"),
                 permit_ttl=300,
                 auth={"issuers": [issuer]},
             ),
@@ -152,7 +153,7 @@ class System:
                 "tool-runner",
                 permit_public_key_files=["keys/permit.pub"],
                 pseudonym_key_file="keys/pseudonym.key",
-                catalogue=str(hospital / "tools.yaml"),
+                catalogue=str(self.project / "tools.yaml"),
                 store=self.database,
                 links={"audit": at["audit"], "memory": at["memory"]},
             ),

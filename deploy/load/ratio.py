@@ -1,9 +1,11 @@
-"""Calls one tool directly at its MCP server and through Wardgate in turn, with the same load. Started by deploy/load/ratio.
+"""Calls tools directly at their MCP server and through Wardgate in turn, with the same load. Started by deploy/load/ratio.
 
     wardgate bench ─▶ rmcp server                                      direct
     wardgate bench ─▶ wardgate up: token, policy, permit, record ─▶ the same server      governed
+    wardgate bench ─▶ gateway ─▶ policy, tool-runner, audit over mTLS ─▶ the same server      separate, on PostgreSQL
+    wardgate bench ─▶ wardgate up ─▶ SQLite: 10 rows; 256 KiB of rows in clear, and masked
 
-Each round measures both, in alternating order. The table shows medians. Rates depend on the machine as much as on
+Each round measures all of them, in alternating order. The tables show medians. Rates depend on the machine as much as on
 Wardgate: compare the ratios.
 """
 
@@ -11,26 +13,31 @@ import argparse
 import json
 import pathlib
 import shutil
+import sqlite3
 import statistics
 import subprocess
 
-from load import Process
+from load import SERVICES, Process, System
 
 TOOL, ARGUMENTS = "greet", '{"name":"Ada"}'
+# The number of connections with which separate services and a result of ten rows are measured, and that of results of 256 KiB.
+CONNECTIONS, LARGE_CONNECTIONS = 16, 4
+# As many rows as a result can have, together 256 KiB of JSON.
+ROWS, RESULT_BYTES = 1_000, 256 * 1024
 
 
 class Target:
     """A server under load, and the processes whose CPU time is measured."""
 
-    def __init__(self, wardgate, name, url, tool, options, processes):
+    def __init__(self, wardgate, name, url, tool, options, processes, tool_arguments=ARGUMENTS):
         self.wardgate, self.name, self.url, self.tool = wardgate, name, url, tool
-        self.options, self.processes = options, processes
+        self.options, self.processes, self.tool_arguments = options, processes, tool_arguments
 
     def cpu_seconds(self):
         return sum(process.cpu_seconds() for process in self.processes)
 
     def run(self, connections, seconds):
-        words = [self.wardgate, "bench", "--url", self.url, "--tool", self.tool, "--args", ARGUMENTS, "--output", "json"]
+        words = [self.wardgate, "bench", "--url", self.url, "--tool", self.tool, "--args", self.tool_arguments, "--output", "json"]
         words += ["--connections", str(connections), *self.options]
         subprocess.run([*words, "--warm-up", "0", "--seconds", "1"], stdout=subprocess.DEVNULL, check=True)
         before = self.cpu_seconds()
@@ -53,45 +60,108 @@ def resident_mib(process):
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
 
 
+def make_token(wardgate, data, role):
+    """Creates a token, and returns its file."""
+    words = [wardgate, "token", "--data-dir", data, "--sub", "ada", "--role", role, "--ttl", "3h"]
+    file = data / f"token-{role}"
+    file.write_text(subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    return file
+
+
+def start_project(arguments, name, **env):
+    """Starts one process with the project of this directory, and returns it and its data directory."""
+    data = arguments.out / f"{name}-data"
+    shutil.rmtree(data, ignore_errors=True)
+    shutil.copytree(pathlib.Path(__file__).parent / name, data / name)
+    if name == "rows":
+        create_rows(data / name / "rows.sqlite")
+    words = [arguments.wardgate, "up", "--data-dir", data, "--listen", "127.0.0.1:0", "--config", data / name / "wardgate.yaml"]
+    return Process(arguments.out / f"{name}.log", words, **env), data
+
+
+def create_rows(file):
+    """Creates the table of the tools of rows/tools.yaml."""
+    with sqlite3.connect(file) as database:
+        database.execute("CREATE TABLE people (id INTEGER PRIMARY KEY, name TEXT, phone TEXT, note TEXT)")
+        # The rest of a row of JSON has 75 bytes.
+        note = "n" * (RESULT_BYTES // ROWS - 75)
+        rows = [(at, f"Ada Person {at:04}", f"+1 206 555 {at:04}", note) for at in range(ROWS)]
+        database.executemany("INSERT INTO people VALUES (?, ?, ?, ?)", rows)
+    database.close()
+
+
+def start_separate(arguments, echo_url):
+    """Starts the services as separate processes, with the project `echo`, and returns them."""
+    project = arguments.out / "echo-project"
+    shutil.rmtree(project, ignore_errors=True)
+    shutil.copytree(pathlib.Path(__file__).parent / "echo", project)
+    system = System(arguments, callers=1, project=project, ECHO_URL=echo_url)
+    running = [system.start(name) for name in SERVICES]
+    system.wait_until_ready()
+    return system, running
+
+
+def measure(arguments, targets, connections):
+    """The medians of each target, by name."""
+    rounds = {target: [] for target in targets}
+    for number in range(arguments.rounds):
+        for target in targets if number % 2 == 0 else reversed(targets):
+            rounds[target].append(target.run(connections, arguments.seconds))
+        print(f"{connections} connections, round {number + 1} of {arguments.rounds}", flush=True)
+    return {target.name: median(found) for target, found in rounds.items()}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--root", type=pathlib.Path, required=True, help="directory of the repository")
     parser.add_argument("--wardgate", type=pathlib.Path, required=True, help="the binary under test")
     parser.add_argument("--fixture", type=pathlib.Path, required=True, help="the rmcp server")
     parser.add_argument("--out", type=pathlib.Path, required=True, help="directory for data and the figures as JSON")
+    parser.add_argument("--database", help="URL of a PostgreSQL for the separate services; without it, they are left out")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=5, help="seconds of each measurement")
     parser.add_argument("--connections", default="1,16,64", help="numbers of connections, with commas")
-    parser.add_argument("--era", choices=["modern", "legacy"], default="modern", help="version of the protocol, as of `wardgate bench`")
+    parser.add_argument("--era", choices=["modern", "legacy"], default="modern", help="version of the protocol of governed calls, as of `wardgate bench`")
     arguments = parser.parse_args()
-    here = pathlib.Path(__file__).parent
-    data = arguments.out / "ratio-data"
-    shutil.rmtree(data, ignore_errors=True)
-    shutil.copytree(here / "echo", data / "echo")
+    wardgate, era = arguments.wardgate, ["--era", arguments.era]
 
-    server = Process(data / "server.log", [arguments.fixture, "--json"])
-    words = [arguments.wardgate, "up", "--data-dir", data, "--listen", "127.0.0.1:0", "--config", data / "echo/wardgate.yaml"]
-    gateway = Process(data / "up.log", words, ECHO_URL=server.url)
+    server = Process(arguments.out / "server.log", [arguments.fixture, "--json"])
+    gateway, data = start_project(arguments, "echo", ECHO_URL=server.url)
     idle = resident_mib(gateway)
-    token = data / "token"
-    words = [arguments.wardgate, "token", "--data-dir", data, "--sub", "ada", "--role", "Caller", "--ttl", "3h"]
-    token.write_text(subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout)
-
-    era = ["--era", arguments.era]
-    direct = Target(arguments.wardgate, "direct", server.url, TOOL, [*era, "--direct", "--token", "none"], [server])
-    options = [*era, "--token-file", token]
-    governed = Target(arguments.wardgate, "governed", gateway.url, f"echo__{TOOL}", options, [gateway])
+    direct = Target(wardgate, "direct", server.url, TOOL, ["--direct", "--token", "none"], [server])
+    options = [*era, "--token-file", make_token(wardgate, data, "Caller")]
+    governed = Target(wardgate, "governed", gateway.url, f"echo__{TOOL}", options, [gateway])
     figures = {}
     for connections in map(int, arguments.connections.split(",")):
-        rounds = {direct: [], governed: []}
-        for number in range(arguments.rounds):
-            for target in (direct, governed) if number % 2 == 0 else (governed, direct):
-                rounds[target].append(target.run(connections, arguments.seconds))
-            print(f"{connections} connections, round {number + 1} of {arguments.rounds}", flush=True)
-        figures[connections] = {target.name: median(found) for target, found in rounds.items()}
+        figures[connections] = measure(arguments, [direct, governed], connections)
     show(figures, idle, resident_mib(gateway))
+    gateway.stop()
+
+    rows, data = start_project(arguments, "rows")
+
+    def reading(name, tool, role):
+        options = [*era, "--token-file", make_token(wardgate, data, role)]
+        return Target(wardgate, name, rows.url, tool, options, [rows], "{}")
+
+    others, running = [direct, reading("10 rows", "ten_rows", "Caller")], []
+    large = [reading("256 KiB", "all_rows", "Caller"), reading("256 KiB, masked", "all_rows", "MaskedCaller")]
+    if arguments.database:
+        system, running = start_separate(arguments, server.url)
+        options = [*era, "--token-file", make_token(wardgate, system.data, "Caller")]
+        others.append(Target(wardgate, "separate", f"http://127.0.0.1:{system.ports['gateway']}", f"echo__{TOOL}", options, running))
+    figures["others"] = measure(arguments, others, CONNECTIONS) | measure(arguments, large, LARGE_CONNECTIONS)
+    show_others(figures["others"])
     (arguments.out / "ratio.json").write_text(json.dumps(figures, indent=2))
-    for process in (gateway, server):
+    for process in (rows, *running, server):
         process.stop()
+
+
+def show_others(figures):
+    direct, clear, masked = figures["direct"], figures["256 KiB"], figures["256 KiB, masked"]
+    print("\n                      CPU µs   ÷ direct")
+    for name, figure in figures.items():
+        print(f"{name:<16} {figure['cpu_micros']:>11.0f} {figure['cpu_micros'] / direct['cpu_micros']:>10.2f}")
+    print(f"throughput of masked ÷ unmasked 256 KiB: {masked['per_second'] / clear['per_second']:.2f}")
 
 
 def show(figures, idle, loaded):

@@ -1,8 +1,7 @@
 """Runs the calls for which a release is optimised, on a build that counts which code it executes. Started by deploy/release.
 
-    one process                        a tool of an MCP server, of each protocol version; a tool of the hospital demo, whose
-                                       result a doctor gets in clear and a nurse masked; remembered conversations
-    separate processes, PostgreSQL     the tool of the demo, through gRPC over mTLS
+    ratio.py      a tool of an MCP server, of each protocol version, in one process and in separate ones; results of SQLite
+    demo          a tool of the hospital demo, whose result a doctor gets in clear and a nurse masked; remembered conversations
 """
 
 import argparse
@@ -13,7 +12,7 @@ import subprocess
 import sys
 import urllib.parse
 
-from load import ARGUMENTS, CONNECTIONS, ROLE, SERVICES, SUBJECT, TOOL, Process, System
+from load import ARGUMENTS, CONNECTIONS, ROLE, SUBJECT, TOOL, Process
 
 # Without this, calls of one caller would soon be refused.
 UNLIMITED = {"WARDGATE_GATEWAY__LIMITS__REQUESTS_PER_MINUTE": "10000000"}
@@ -32,15 +31,15 @@ def main():
     arguments = parser.parse_args()
     call_server(arguments)
     use_demo(arguments)
-    call_separate_services(arguments)
 
 
 def call_server(arguments):
-    """Calls a tool of an MCP server."""
-    for era in ("modern", "legacy"):
-        words = [sys.executable, pathlib.Path(__file__).parent / "ratio.py", "--wardgate", arguments.wardgate, "--fixture", arguments.fixture]
-        words += ["--out", arguments.out, "--rounds", "1", "--seconds", str(arguments.seconds), "--era", era]
-        subprocess.run(words, check=True)
+    """Calls the tools that `make bench-ratio` measures."""
+    words = [sys.executable, pathlib.Path(__file__).parent / "ratio.py", "--root", arguments.root, "--wardgate", arguments.wardgate]
+    words += ["--fixture", arguments.fixture, "--out", arguments.out, "--rounds", "1", "--seconds", str(arguments.seconds)]
+    subprocess.run([*words, "--database", arguments.database], check=True)
+    # The stores of the separate services have the keys of their first start.
+    subprocess.run([*words, "--era", "legacy"], check=True)
 
 
 def use_demo(arguments):
@@ -75,20 +74,6 @@ def remember(url, token, conversation):
         if "result" not in answer:
             raise SystemExit(f"{method}: {answer}")
     connection.close()
-
-
-def call_separate_services(arguments):
-    """Calls a tool of the demo through separate processes."""
-    system = System(arguments, callers=1)
-    running = []
-    try:
-        for name in SERVICES:
-            running.append(system.start(name))
-        system.wait_until_ready()
-        system.bench(2 * arguments.seconds)
-    finally:
-        for process in running:
-            process.stop()
 
 
 if __name__ == "__main__":
