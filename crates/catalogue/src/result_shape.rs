@@ -212,20 +212,15 @@ impl ResultShape {
             .and_then(|node| read_empty(node, faults));
         fields.finish(faults);
 
-        for (name, field) in [
-            ("key", key),
-            ("row_rule", row_rule),
-            ("require_pushdown", require_pushdown),
-            ("time_step", time_step),
-            ("internal", internal),
-        ] {
-            if let (Some(field), None) = (field, entity) {
-                faults.add(
-                    field.at,
-                    format!("`{name}` requires an `entity`"),
-                    "add `entity`, the type of the row in the policy schema, or remove it",
-                );
-            }
+        if entity.is_none() {
+            let fields = [
+                ("key", key),
+                ("row_rule", row_rule),
+                ("require_pushdown", require_pushdown),
+                ("time_step", time_step),
+                ("internal", internal),
+            ];
+            refuse_without_entity(fields, faults);
         }
         let type_name = entity.and_then(|node| entity_type(node, faults));
         let key = key.and_then(|node| faults.text(node, "key"));
@@ -386,6 +381,19 @@ impl ResultShape {
                 .map(|(name, value)| (Arc::from(name), value))
                 .collect(),
             other => Row::new(vec![(Arc::from(VALUE), other)]),
+        }
+    }
+}
+
+/// Adds a fault for each of `fields`, which require an `entity`, that is there.
+fn refuse_without_entity(fields: [(&str, Option<&Node>); 5], faults: &mut Faults) {
+    for (name, field) in fields {
+        if let Some(field) = field {
+            faults.add(
+                field.at,
+                format!("`{name}` requires an `entity`"),
+                "add `entity`, the type of the row in the policy schema, or remove it",
+            );
         }
     }
 }
