@@ -8,6 +8,7 @@ Rates depend on the machine as much as on Wardgate. Compare requests per CPU-sec
 """
 
 import argparse
+import atexit
 import concurrent.futures
 import contextlib
 import json
@@ -44,6 +45,8 @@ class Process:
         with open(log, "ab") as errors:
             env = {**{name: value for name, value in os.environ.items() if name != "HOSPITAL_DB_URL"}, **env}
             self.child = subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=errors, text=True, preexec_fn=setup)
+        # A load test that fails leaves no process behind.
+        atexit.register(self.stop)
         ready = next((line for line in iter(self.child.stdout.readline, "") if line.startswith("ready")), None)
         if not ready:
             raise SystemExit(f"{' '.join(map(str, words[:2]))} did not become ready; see {log}")
