@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 
-from load import Process
+from load import Process, make_token
 
 BUDGET = pathlib.Path(__file__).parent / "budget.json"
 
@@ -161,9 +161,8 @@ def main():
     callgrind = ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={data}/callgrind.out"]
     words = [arguments.wardgate, "up", "--data-dir", data, "--listen", "127.0.0.1:0", "--config", data / "echo/wardgate.yaml"]
     gateway = Process(data / "up.log", [*callgrind, *words], ECHO_URL=server.url, **ANY_PROCESSOR)
-    words = [arguments.wardgate, "token", "--data-dir", data, "--sub", "ada", "--role", "Caller", "--ttl", "3h"]
     token = data / "token"
-    token.write_text(subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    token.write_text(make_token(arguments.wardgate, data, "--sub", "ada", "--role", "Caller"))
 
     def bench(seconds):
         words = [arguments.wardgate, "bench", "--url", gateway.url, "--tool", "echo__greet", "--args", '{"name":"Ada"}', "--output", "json"]

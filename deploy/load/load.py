@@ -68,6 +68,12 @@ class Process:
             self.child.wait()
 
 
+def make_token(wardgate, data, *caller):
+    """Returns a token of the local issuer. `caller` is its options for subject, roles and claims."""
+    words = [wardgate, "token", "--data-dir", data, "--ttl", "3h", *caller]
+    return subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
 class Share:
     """A share of one CPU, enforced by cgroup v1 or v2."""
 
@@ -106,15 +112,15 @@ class System:
         self.service("up", "--data-dir", self.data, "--listen", "127.0.0.1:0", "--demo", "hospital").stop()
         self.run("certs", "dev", "--data-dir", self.data)
         self.configure(f"127.0.0.1:{self.ports[SCALED]}")
-        token = self.run("token", "--data-dir", self.data, "--sub", SUBJECT, "--role", ROLE, "--ttl", "3h")
+        one = lambda subject: make_token(self.wardgate, self.data, "--sub", subject, "--role", ROLE)
+        token = one(SUBJECT)
         self.token = self.data / "token"
         self.token.write_text(token)
         # Authorization requests alternate between callers, so that the policy service does not answer all from its cache.
         others = [f"{SUBJECT}-{at}" for at in range(callers - 1)]
-        one = lambda subject: self.run("token", "--data-dir", self.data, "--sub", subject, "--role", ROLE, "--ttl", "3h")
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             self.tokens = self.data / "tokens"
-            self.tokens.write_text("\n".join([token.strip(), *(it.strip() for it in pool.map(one, others))]))
+            self.tokens.write_text("\n".join([token, *pool.map(one, others)]))
 
     def run(self, *words):
         return subprocess.run([self.wardgate, *words], check=True, stdout=subprocess.PIPE, text=True).stdout

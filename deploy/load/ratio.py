@@ -17,7 +17,7 @@ import sqlite3
 import statistics
 import subprocess
 
-from load import SERVICES, Process, System
+from load import SERVICES, Process, System, make_token
 
 TOOL, ARGUMENTS = "greet", '{"name":"Ada"}'
 # The number of connections with which separate services and a result of ten rows are measured, and that of results of 256 KiB.
@@ -60,11 +60,10 @@ def resident_mib(process):
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
 
 
-def make_token(wardgate, data, role):
+def write_token(wardgate, data, role):
     """Creates a token, and returns its file."""
-    words = [wardgate, "token", "--data-dir", data, "--sub", "ada", "--role", role, "--ttl", "3h"]
     file = data / f"token-{role}"
-    file.write_text(subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    file.write_text(make_token(wardgate, data, "--sub", "ada", "--role", role))
     return file
 
 
@@ -129,7 +128,7 @@ def main():
     gateway, data = start_project(arguments, "echo", ECHO_URL=server.url)
     idle = resident_mib(gateway)
     direct = Target(wardgate, "direct", server.url, TOOL, ["--direct", "--token", "none"], [server])
-    options = [*era, "--token-file", make_token(wardgate, data, "Caller")]
+    options = [*era, "--token-file", write_token(wardgate, data, "Caller")]
     governed = Target(wardgate, "governed", gateway.url, f"echo__{TOOL}", options, [gateway])
     figures = {}
     for connections in map(int, arguments.connections.split(",")):
@@ -140,14 +139,14 @@ def main():
     rows, data = start_project(arguments, "rows")
 
     def reading(name, tool, role):
-        options = [*era, "--token-file", make_token(wardgate, data, role)]
+        options = [*era, "--token-file", write_token(wardgate, data, role)]
         return Target(wardgate, name, rows.url, tool, options, [rows], "{}")
 
     others, running = [direct, reading("10 rows", "ten_rows", "Caller")], []
     large = [reading("256 KiB", "all_rows", "Caller"), reading("256 KiB, masked", "all_rows", "MaskedCaller")]
     if arguments.database:
         system, running = start_separate(arguments, server.url)
-        options = [*era, "--token-file", make_token(wardgate, system.data, "Caller")]
+        options = [*era, "--token-file", write_token(wardgate, system.data, "Caller")]
         others.append(Target(wardgate, "separate", f"http://127.0.0.1:{system.ports['gateway']}", f"echo__{TOOL}", options, running))
     figures["others"] = measure(arguments, others, CONNECTIONS) | measure(arguments, large, LARGE_CONNECTIONS)
     show_others(figures["others"])

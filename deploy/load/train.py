@@ -12,7 +12,7 @@ import subprocess
 import sys
 import urllib.parse
 
-from load import ARGUMENTS, CONNECTIONS, ROLE, SUBJECT, TOOL, Process
+from load import ARGUMENTS, CONNECTIONS, ROLE, SUBJECT, TOOL, Process, make_token
 
 # Without this, calls of one caller would soon be refused.
 UNLIMITED = {"WARDGATE_GATEWAY__LIMITS__REQUESTS_PER_MINUTE": "10000000"}
@@ -48,8 +48,7 @@ def use_demo(arguments):
     words = [arguments.wardgate, "up", "--data-dir", data, "--listen", "127.0.0.1:0", "--demo", "hospital"]
     gateway = Process(arguments.out / "demo.log", words, **UNLIMITED)
     for at, caller in enumerate(CALLERS):
-        words = [arguments.wardgate, "token", "--data-dir", data, *caller]
-        token = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+        token = make_token(arguments.wardgate, data, *caller)
         file = data / f"token-{at}"
         file.write_text(token)
         words = [arguments.wardgate, "bench", "--url", gateway.url, "--token-file", file, "--tool", TOOL, "--args", ARGUMENTS]

@@ -26,6 +26,7 @@ mod rate;
 mod result_cache;
 mod retry;
 mod shared_rate;
+mod time_step;
 
 pub use attached_work::AttachedWork;
 pub use breaker::{BreakerSettings, BreakerState};
@@ -42,3 +43,4 @@ pub use retry::RetrySettings;
 pub use shared_rate::{
     Lease, LeaseRequest, LeaseStore, LeaseStoreUnavailable, RateStatus, SharedRateLimiter,
 };
+pub use time_step::next_step;

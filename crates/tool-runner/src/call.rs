@@ -13,7 +13,6 @@ mod upstream_error;
 mod waiting;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use metrics::counter;
@@ -43,7 +42,7 @@ use crate::result::UnchangedResult;
 use crate::result::{self, Handle, ResultSummary, Stopwatch};
 use crate::sorted_arguments::sorted;
 use wardgate_mcp_client::TaskStatus;
-use wardgate_resilience::{Attempt, FailedAttempt, GuardError, GuardedCall};
+use wardgate_resilience::{Attempt, FailedAttempt, GuardError, GuardedCall, next_step};
 
 /// Column whose class governs the error messages of an upstream.
 pub(crate) const ERROR: &str = "error";
@@ -162,7 +161,7 @@ impl AdmittedCall {
         let started = Instant::now();
         let time_limit = self.tool.time_limit;
         let end = Box::pin(self.run_tool(shared, listener)).await;
-        let time = round_up(started.elapsed(), step).min(time_limit);
+        let time = next_step(started.elapsed(), step).min(time_limit);
         sleep_until(started + time).await;
         end
     }
@@ -608,12 +607,6 @@ impl AdmittedCall {
     }
 }
 
-/// Returns the smallest multiple of `step`, which is not zero, that is at least `time`.
-fn round_up(time: Duration, step: Duration) -> Duration {
-    let steps = time.as_nanos().div_ceil(step.as_nanos());
-    step.saturating_mul(u32::try_from(steps).unwrap_or(u32::MAX))
-}
-
 /// Returns the status and error kind that are recorded for a result, which may itself report a failure.
 fn status_of(is_error: bool) -> (Status, &'static str) {
     if is_error {
@@ -660,21 +653,5 @@ impl Attempt for Execution<'_, '_> {
             partial: !self.output.is_untouched(),
             error,
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_time_is_rounded_up_to_the_next_multiple_of_the_step() {
-        let step = Duration::from_millis(250);
-        for (micros, steps) in [(0, 0), (1, 1), (250_000, 1), (250_001, 2), (1_000_000, 4)] {
-            let time = Duration::from_micros(micros);
-            assert_eq!(round_up(time, step), step * steps, "{micros}");
-        }
-        let long = round_up(Duration::MAX, Duration::from_nanos(1));
-        assert_eq!(long, Duration::from_nanos(u64::from(u32::MAX)));
     }
 }

@@ -8,7 +8,7 @@ use super::{first_name, packages, short};
 use crate::REPOSITORY;
 
 /// The submodules of a module by name, and those that each of them imports.
-type Imports = BTreeMap<String, BTreeSet<String>>;
+type ModuleImports = BTreeMap<String, BTreeSet<String>>;
 
 #[test]
 fn the_modules_of_a_directory_import_each_other_in_no_cycle() {
@@ -58,10 +58,10 @@ fn code_of(source: &str) -> String {
 
 /// Returns the imports between the submodules of each module. An item that a module imports from another, such as one of
 /// its submodules, also belongs to the other.
-fn imports(modules: &[(String, String)]) -> BTreeMap<String, Imports> {
+fn imports(modules: &[(String, String)]) -> BTreeMap<String, ModuleImports> {
     let names: BTreeSet<_> = modules.iter().map(|(module, _)| module.as_str()).collect();
     let reexports: BTreeMap<_, _> = modules.iter().flat_map(reexports).collect();
-    let mut imports = BTreeMap::<String, Imports>::new();
+    let mut imports = BTreeMap::<String, ModuleImports>::new();
     for (module, code) in modules {
         for path in paths(module, code) {
             let mut paths = BTreeSet::new();
@@ -179,7 +179,7 @@ fn members(group: &str) -> Vec<&str> {
 }
 
 /// Returns the shortest way from a module back to itself.
-fn cycle<'a>(imports: &'a Imports, module: &'a str) -> Option<Vec<&'a str>> {
+fn cycle<'a>(imports: &'a ModuleImports, module: &'a str) -> Option<Vec<&'a str>> {
     let mut seen = BTreeSet::new();
     let mut pending = VecDeque::from([vec![module]]);
     while let Some(way) = pending.pop_front() {
