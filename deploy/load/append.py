@@ -74,7 +74,7 @@ def prepare(arguments):
     }
     outcome = {"call": call, "status": "STATUS_OK", "rows": 2, "resultDigest": digest, "duration": "0.002s"}
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    request = {"record": {"time": now, "outcome": outcome}}
+    request = {"records": [{"record": {"time": now, "outcome": outcome}}]}
     (data / "append.json").write_text(json.dumps([request]))
 
 

@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, Stream, StreamExt, TryFutureExt, TryStreamExt, stream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response, Status, Streaming};
 use wardgate_audit_export::ExportLog;
 use wardgate_domain::{Ambient, Event, InvalidMessage, Outcome, Receipt, Record};
 use wardgate_proto::audit::v1 as pb;
@@ -147,20 +147,24 @@ pub async fn service(
         },
         ambient: ambient.clone(),
     };
+    let records = Arc::new(RecordWriter {
+        appends,
+        mac_key: keys.mac.clone(),
+        details: Arc::clone(&details),
+        ambient,
+    });
     let audit = Audit {
         operators,
-        appends,
+        records: Arc::clone(&records),
         reader,
         mac_key: keys.mac,
         details,
-        ambient,
         _lock: lock,
         _stop: stop.drop_guard(),
     };
-    let audit = Arc::new(audit);
     let service = Service {
-        server: AuditServiceServer::from_arc(Arc::clone(&audit)),
-        local: audit as LocalAudit,
+        server: AuditServiceServer::new(audit),
+        local: records as LocalAudit,
         readiness,
     };
     Ok((service, closer))
@@ -219,16 +223,23 @@ fn start_followers(
 
 struct Audit {
     operators: OperatorAccess,
-    appends: AppendQueue,
+    records: Arc<RecordWriter>,
     reader: StoreReader,
     mac_key: MacKey,
     details: Arc<DetailsVault>,
-    ambient: Ambient,
     _lock: StoreLock,
     _stop: DropGuard,
 }
 
-impl Audit {
+/// The part of the service that appends records.
+struct RecordWriter {
+    appends: AppendQueue,
+    mac_key: MacKey,
+    details: Arc<DetailsVault>,
+    ambient: Ambient,
+}
+
+impl RecordWriter {
     /// Seals the details of `record`, and stores the record.
     async fn append_record(&self, record: &Record, retry: bool) -> Result<Receipt, Error> {
         let details = match &record.event {
@@ -249,7 +260,7 @@ impl Audit {
     }
 }
 
-impl RecordAppender for Audit {
+impl RecordAppender for RecordWriter {
     fn append(
         self: Arc<Self>,
         record: Arc<Record>,
@@ -262,20 +273,14 @@ impl RecordAppender for Audit {
 
 #[tonic::async_trait]
 impl AuditService for Audit {
+    type AppendStream = MessageStream<pb::AppendResponse>;
+
     async fn append(
         &self,
-        request: Request<pb::AppendRequest>,
-    ) -> Result<Response<pb::AppendResponse>, Status> {
-        let pb::AppendRequest { record, retry } = request.into_inner();
-        let record = record
-            .ok_or_else(|| InvalidMessage::field("record", "is missing"))
-            .and_then(Record::try_from)
-            .map_err(|error| wardgate_rpc::invalid(&error))?;
-        let appended = self.append_record(&record, retry).await;
-        let receipt = appended.map_err(|error| status(&error))?;
-        Ok(Response::new(pb::AppendResponse {
-            receipt: Some(receipt.into()),
-        }))
+        request: Request<Streaming<pb::AppendRequest>>,
+    ) -> Result<Response<Self::AppendStream>, Status> {
+        let responses = wardgate_rpc::serve_appends(Arc::clone(&self.records), request)?;
+        Ok(Response::new(responses))
     }
 
     type QueryStream = MessageStream<pb::QueryResponse>;

@@ -227,12 +227,15 @@ fn append(
         duration: Some(prost_types::Duration::default()),
         ..audit::Outcome::default()
     };
+    let record = audit::Record {
+        time: Some(Ambient::system().now().into()),
+        event: Some(audit::record::Event::Outcome(outcome)),
+    };
     audit::AppendRequest {
-        record: Some(audit::Record {
-            time: Some(Ambient::system().now().into()),
-            event: Some(audit::record::Event::Outcome(outcome)),
-        }),
-        retry: false,
+        records: vec![audit::NewRecord {
+            record: Some(record),
+            ..audit::NewRecord::default()
+        }],
     }
 }
 

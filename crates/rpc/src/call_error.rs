@@ -20,12 +20,20 @@ impl CallError {
         self.reason
     }
 
+    /// Creates an error with `reason` and a description for people.
+    pub(crate) fn new(reason: ErrorReason, message: impl Into<String>) -> Self {
+        Self {
+            reason,
+            message: message.into(),
+        }
+    }
+
     /// Creates the error for a call whose deadline passed.
     pub(crate) fn late() -> Self {
-        Self {
-            reason: ErrorReason::DeadlineExceeded,
-            message: "the deadline of the call was exceeded".to_owned(),
-        }
+        Self::new(
+            ErrorReason::DeadlineExceeded,
+            "the deadline of the call was exceeded",
+        )
     }
 }
 

@@ -25,6 +25,7 @@ pub mod server;
 
 mod access;
 mod aging;
+mod appends;
 mod call_error;
 mod deadline;
 mod health;
@@ -38,7 +39,9 @@ mod red;
 mod shutdown;
 mod stack;
 mod status;
+mod streamed_calls;
 
+pub use appends::serve_appends;
 pub use latency::LatencyLimit;
 pub use link::{Link, LinkedService, ServiceLink};
 pub use methods::{METHODS, Method, ResponseKind, RetryPolicy};

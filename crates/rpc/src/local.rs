@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::stream::BoxStream;
 use futures::{FutureExt, Stream, StreamExt};
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 use crate::call_error::CallError;
 use crate::methods::Method;
@@ -42,9 +42,10 @@ impl<L> LocalMethod<L> {
     where
         W: Future<Output = Result<T, CallError>>,
     {
-        let begun = begin(self.method.clone(), limit, work);
+        let method = self.method.clone();
         async move {
-            let (answer, mut measured) = begun.await?;
+            let method = method?;
+            let (answer, mut measured) = begin(method, span(method), limit, work).await?;
             measured.ended(None);
             Ok(answer)
         }
@@ -56,20 +57,25 @@ impl<L> LocalMethod<L> {
         limit: Duration,
         work: impl Future<Output = Result<BoxStream<'static, Result<T, CallError>>, CallError>>,
     ) -> Result<LocalStream<T>, CallError> {
-        let (events, measured) = begin(self.method.clone(), limit, work).await?;
+        let method = self.method.clone()?;
+        let (events, measured) = begin(method, span(method), limit, work).await?;
         Ok(LocalStream { events, measured })
     }
 }
 
-/// Awaits `work` with the same steps in the same order as the stack. Returns its result, and the measurement of
+/// Returns the span of a call of `method`.
+pub(crate) fn span(method: &Method) -> Span {
+    tracing::debug_span!("rpc", rpc.method = method.path.trim_start_matches('/'))
+}
+
+/// Awaits `work` with the same steps in the same order as the stack, from the span on. Returns its result, and the measurement of
 /// the call, which continues.
-async fn begin<T>(
-    method: Result<&'static Method, CallError>,
+pub(crate) async fn begin<T>(
+    method: &'static Method,
+    span: Span,
     limit: Duration,
     work: impl Future<Output = Result<T, CallError>>,
 ) -> Result<(T, CallMeasurement), CallError> {
-    let method = method?;
-    let span = tracing::debug_span!("rpc", rpc.method = method.path.trim_start_matches('/'));
     let mut measured = CallMeasurement::begin(method.path, &span);
     let work = AssertUnwindSafe(work).catch_unwind();
     let answer = match deadline::within(limit, work).instrument(span).await {

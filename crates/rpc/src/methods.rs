@@ -25,6 +25,8 @@ pub enum ResponseKind {
     Whole,
     /// A stream. A call whose stream has begun is not retried.
     Stream,
+    /// A stream of results, one for each message of the client's stream. The server treats each message as a call.
+    Results,
 }
 
 /// The retry policy of a method: whether a call may be retried when the outcome of the first attempt is unknown.
@@ -86,8 +88,8 @@ pub const METHODS: &[Method] = methods! {
         RemoveConnections:   Operator,               Whole,  Never;
     }
     "wardgate.audit.v1.AuditService" {
-        // Callers retry with `retry` set, which also prevents duplicates of records without a call id.
-        Append:              Gateway | ToolRunner | Memory | Console, Whole, Never;
+        // The client sends records again with `retry` set, which also prevents duplicates of records without a call id.
+        Append:              Gateway | ToolRunner | Memory | Console, Results, Never;
         // The console asks the policy service who may see the records.
         Query:               Console,                Stream, Always;
         CountCalls:          Policy,                 Whole,  Always;
@@ -156,23 +158,23 @@ mod tests {
             for service in &file.service {
                 for method in &service.method {
                     let path = format!("/{}.{}/{}", file.package(), service.name(), method.name());
-                    // The link buffers a request for retries, and supports only a single message.
-                    assert!(!method.client_streaming(), "{path}");
-                    declared.push((path, method.server_streaming()));
+                    let answer = match (method.client_streaming(), method.server_streaming()) {
+                        (false, false) => ResponseKind::Whole,
+                        (false, true) => ResponseKind::Stream,
+                        (true, true) => ResponseKind::Results,
+                        // The link buffers a request for retries, and supports only a single message.
+                        (true, false) => panic!("{path} is not supported"),
+                    };
+                    declared.push((path, answer));
                 }
             }
         }
         let listed = METHODS.iter();
         let mut listed: Vec<_> = listed
-            .map(|method| {
-                (
-                    method.path.to_owned(),
-                    method.answer == ResponseKind::Stream,
-                )
-            })
+            .map(|method| (method.path.to_owned(), method.answer))
             .collect();
-        declared.sort();
-        listed.sort();
+        declared.sort_by(|one, other| one.0.cmp(&other.0));
+        listed.sort_by(|one, other| one.0.cmp(&other.0));
         assert_eq!(listed, declared);
     }
 }

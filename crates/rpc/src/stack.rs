@@ -18,9 +18,11 @@ use wardgate_telemetry::trace_context;
 use crate::access::{self, Trust};
 use crate::deadline;
 use crate::in_flight::{self, InFlight};
-use crate::methods::Method;
+use crate::local;
+use crate::methods::{Method, ResponseKind};
 use crate::red::CallMeasurement;
 use crate::status::{internal, overloaded};
+use crate::streamed_calls::StreamedCalls;
 
 /// A generated server with its middleware.
 #[derive(Debug, Clone)]
@@ -75,16 +77,26 @@ where
     }
 
     /// Handles a request in seven steps, whose order matters.
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         // 1. Access check: a peer that may not call the method learns nothing and causes no work.
         let method = match access::check(&request, self.trust) {
             Ok(method) => method,
             Err(refusal) => return Box::pin(async move { Ok(refusal.into_http()) }),
         };
+        if method.answer == ResponseKind::Results {
+            // Each message of the stream is a call, which has the other steps.
+            let calls = StreamedCalls {
+                method,
+                in_flight: self.in_flight.clone(),
+                limiter: self.limiter.clone(),
+            };
+            request.extensions_mut().insert(calls);
+            return Box::pin(self.server.call(request));
+        }
         // 2. Count of calls in flight: a server that shuts down finishes the calls that it has begun.
         let call = self.in_flight.begin(method.path);
         // 3. Span: it joins the caller's trace and covers all following steps.
-        let span = tracing::debug_span!("rpc", rpc.method = method.path.trim_start_matches('/'));
+        let span = local::span(method);
         trace_context::adopt(&span, request.headers());
         // 4. Measurement, within the span so that an exemplar refers to it. Calls that are refused below are measured too.
         let measured = CallMeasurement::begin(method.path, &span);

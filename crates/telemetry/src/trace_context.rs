@@ -17,7 +17,7 @@ pub fn inject(headers: &mut HeaderMap) {
 }
 
 /// The context of a span in the W3C format, for messages without headers.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct TraceContext {
     #[serde(skip_serializing_if = "Option::is_none")]
     traceparent: Option<String>,
@@ -35,6 +35,35 @@ impl TraceContext {
             traceparent: text("traceparent"),
             tracestate: text("tracestate").filter(|state| !state.is_empty()),
         }
+    }
+
+    /// Creates a context from the values of the header fields of these names, which are empty if there is no context.
+    pub fn from_fields(traceparent: String, tracestate: String) -> Self {
+        let field = |value: String| (!value.is_empty()).then_some(value);
+        Self {
+            traceparent: field(traceparent),
+            tracestate: field(tracestate),
+        }
+    }
+
+    /// Returns the values of `traceparent` and `tracestate`, which are empty if there is no context.
+    pub fn fields(&self) -> [String; 2] {
+        [&self.traceparent, &self.tracestate].map(|field| field.clone().unwrap_or_default())
+    }
+
+    /// Returns the header fields.
+    pub fn headers(&self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        let mut injector = HeaderInjector(&mut headers);
+        for (name, value) in [
+            ("traceparent", &self.traceparent),
+            ("tracestate", &self.tracestate),
+        ] {
+            if let Some(value) = value {
+                injector.set(name, value.clone());
+            }
+        }
+        headers
     }
 
     /// Returns whether there is no context.

@@ -1,5 +1,6 @@
 //! Client of the audit service.
 
+mod append_call;
 mod counts;
 mod operator;
 
@@ -19,6 +20,7 @@ use wardgate_proto::audit::v1 as pb;
 use wardgate_proto::audit::v1::audit_service_client::AuditServiceClient;
 use wardgate_transparency::{SignedNote, TlogProof};
 
+use self::append_call::RemoteAppender;
 use super::{CallError, open_request, request, within};
 use crate::local::LocalMethod;
 use crate::{LatencyLimit, Link, ServiceLink, deadline};
@@ -57,8 +59,15 @@ pub type LocalAudit = Arc<dyn RecordAppender>;
 #[derive(Debug, Clone)]
 pub struct AuditClient {
     client: AuditServiceClient<Link>,
-    local: Option<LocalMethod<LocalAudit>>,
+    appender: Appender,
     pace: Arc<AppendPace>,
+}
+
+/// The way to the audit service for appends.
+#[derive(Debug, Clone)]
+enum Appender {
+    Local(LocalMethod<LocalAudit>),
+    Remote(RemoteAppender),
 }
 
 /// The time limit of appends, which adapts to the duration of successful appends.
@@ -232,9 +241,13 @@ impl AuditClient {
     pub fn new(link: impl Into<ServiceLink<LocalAudit>>, limit: Duration) -> Self {
         let link = link.into();
         let append = "/wardgate.audit.v1.AuditService/Append";
+        let appender = match link.local {
+            Some(local) => Appender::Local(LocalMethod::new(local, append)),
+            None => Appender::Remote(RemoteAppender::new(link.transport.clone())),
+        };
         Self {
             client: AuditServiceClient::new(link.transport),
-            local: link.local.map(|it| LocalMethod::new(it, append)),
+            appender,
             pace: Arc::new(AppendPace {
                 limit: LatencyLimit::new(limit, LONGEST_APPEND.max(limit)),
                 is_probed: AtomicBool::new(false),
@@ -283,12 +296,15 @@ impl AuditClient {
         retry: bool,
         limit: Duration,
     ) -> BoxFuture<'static, Result<Receipt, CallError>> {
-        let attempt = match &self.local {
-            Some(local) => {
+        let attempt = match &self.appender {
+            Appender::Local(local) => {
                 let append = Arc::clone(&local.service).append(Arc::clone(record), retry);
                 local.call(limit, append).left_future()
             }
-            None => self.append_remotely(record, retry, limit).right_future(),
+            Appender::Remote(remote) => {
+                let append = remote.append(Arc::clone(record), retry, limit);
+                append.right_future()
+            }
         };
         let pace = Arc::clone(&self.pace);
         let attempt = async move {
@@ -298,28 +314,6 @@ impl AuditClient {
             Ok(receipt)
         };
         attempt.boxed()
-    }
-
-    fn append_remotely(
-        &self,
-        record: &Record,
-        retry: bool,
-        limit: Duration,
-    ) -> BoxFuture<'static, Result<Receipt, CallError>> {
-        let mut client = self.client.clone();
-        let message = pb::AppendRequest {
-            record: Some(record.into()),
-            retry,
-        };
-        let message = request(message, limit);
-        let append = within(limit, async move {
-            let answer = client.append(message).await?.into_inner();
-            let receipt = answer
-                .receipt
-                .ok_or_else(|| InvalidMessage::field("receipt", "is missing"))?;
-            Ok(receipt.try_into()?)
-        });
-        append.boxed()
     }
 
     /// Returns the newest signed checkpoint of the audit log, which is not verified. Takes at most `limit`.

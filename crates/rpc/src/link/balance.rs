@@ -4,16 +4,18 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Request, Response};
+use http_body::{Body as HttpBody, Frame};
 use http_body_util::{BodyExt, Full};
 use metrics::counter;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};
+use tonic::Status;
 use tonic::body::Body;
 use tower::retry::budget::{Budget, TpsBudget};
 use tower::{Service, ServiceExt};
@@ -93,6 +95,24 @@ impl BalancedTransport {
             None => Ok(attempts.await),
         };
         answered.unwrap_or_else(|_| deadline::late().into_http())
+    }
+
+    /// Sends a call whose request is a stream. It is not retried, because its messages cannot be sent again.
+    async fn send_stream(self, request: Request<Body>) -> Response<Body> {
+        let Some(taken) = self.pool.take(None, None).await else {
+            return self.unavailable();
+        };
+        let channel = taken.channel.clone();
+        let mut call = StreamedCall {
+            taken,
+            has_ended: false,
+        };
+        let sent = channel.oneshot(request).await;
+        let Ok(AttemptOutcome::Answered(response)) = sent.map(answer::begun) else {
+            call.failed();
+            return self.unavailable();
+        };
+        response.map(|body| Body::new(ResultsBody { body, call }))
     }
 
     async fn attempts(&self, call: &RetryableCall) -> Response<Body> {
@@ -230,8 +250,66 @@ impl Service<Request<Body>> for BalancedTransport {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let method = methods::find(request.uri().path());
+        if method.is_some_and(|method| method.answer == ResponseKind::Results) {
+            let sending = self.clone().send_stream(request);
+            return Box::pin(async move { Ok(sending.await) });
+        }
         let sending = self.clone().send(request);
         Box::pin(async move { Ok(sending.await) })
+    }
+}
+
+/// A call whose request is a stream. Its caller drops it before its end only if results are late.
+struct StreamedCall {
+    taken: ReplicaCall,
+    has_ended: bool,
+}
+
+impl StreamedCall {
+    fn failed(&mut self) {
+        self.taken.failed();
+        self.has_ended = true;
+    }
+}
+
+impl Drop for StreamedCall {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.taken.fell_silent();
+        }
+    }
+}
+
+/// A stream of results, each of which shows that the replica works.
+struct ResultsBody {
+    body: Body,
+    call: StreamedCall,
+}
+
+impl HttpBody for ResultsBody {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let Self { body, call } = self.get_mut();
+        let frame = ready!(Pin::new(body).poll_frame(context));
+        match &frame {
+            Some(Ok(frame)) => {
+                call.taken.succeeded();
+                call.has_ended |= frame.is_trailers();
+            }
+            Some(Err(_)) => call.failed(),
+            None => call.has_ended = true,
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
     }
 }
 

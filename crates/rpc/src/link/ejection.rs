@@ -59,6 +59,15 @@ impl Ejection {
         true
     }
 
+    /// Records that results for many callers are late, and returns whether that ejected the replica.
+    pub(super) fn fell_silent(&mut self, now: Instant) -> bool {
+        let is_new = !self.is_ejected();
+        if is_new {
+            self.eject(now);
+        }
+        is_new
+    }
+
     /// Records that the probe ended without a response and without a failure.
     pub(super) fn gave_up(&mut self) {
         self.probing = false;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -10,7 +10,7 @@ use futures::stream::{self, BoxStream};
 use futures::{FutureExt, StreamExt};
 use serde_json::Value;
 use tokio::sync::{oneshot, watch};
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response, Status, Streaming};
 use wardgate_domain::{
     AdminChange, CallFacts, Digest, Event, MemoryAccess, Outcome, Receipt, Record, Refusals,
 };
@@ -58,6 +58,7 @@ pub struct AppendAttempt {
 
 /// A fake audit service for one writer.
 pub struct FakeAudit {
+    this: Weak<Self>,
     writer: Peer,
     /// Appends of all records except refusals.
     pub attempts: Log<AppendAttempt>,
@@ -96,7 +97,8 @@ pub struct FakeAudit {
 impl FakeAudit {
     /// Creates an empty service that `writer` writes to.
     pub fn new(writer: Peer) -> Arc<Self> {
-        Arc::new(Self {
+        Arc::new_cyclic(|this| Self {
+            this: Weak::clone(this),
             writer,
             attempts: Log::default(),
             refusal_attempts: Log::default(),
@@ -244,19 +246,14 @@ impl RecordAppender for FakeAudit {
 
 #[tonic::async_trait]
 impl AuditService for FakeAudit {
+    type AppendStream = BoxStream<'static, Result<pb::AppendResponse, Status>>;
+
     async fn append(
         &self,
-        request: Request<pb::AppendRequest>,
-    ) -> Result<Response<pb::AppendResponse>, Status> {
-        let request = request.into_inner();
-        let attempt = AppendAttempt {
-            record: request.record.unwrap().try_into().unwrap(),
-            retry: request.retry,
-        };
-        let receipt = self.attempt(attempt).await?;
-        Ok(Response::new(pb::AppendResponse {
-            receipt: Some(receipt.into()),
-        }))
+        request: Request<Streaming<pb::AppendRequest>>,
+    ) -> Result<Response<Self::AppendStream>, Status> {
+        let this = self.this.upgrade().expect("the service exists");
+        Ok(Response::new(wardgate_rpc::serve_appends(this, request)?))
     }
 
     async fn count_calls(

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
+use futures::{TryStreamExt, stream};
 use tonic::Code;
 use wardgate_domain::{Ambient, CallFacts, ConversationKey, DecisionId, Event, Status};
 use wardgate_proto::audit::v1 as pb;
+use wardgate_proto::audit::v1::append_result;
 use wardgate_proto::audit::v1::audit_service_client::AuditServiceClient;
+use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::AuditFilter;
 
 use super::sequences;
@@ -227,18 +230,38 @@ async fn a_query_that_means_nothing_is_refused(store: &TestStore) {
             Code::InvalidArgument
         );
     }
+    // A record that cannot be converted does not affect the others of the call.
     let mut gateway = AuditServiceClient::new(service.gateway_link.clone());
-    let empty = [
-        pb::AppendRequest::default(),
-        pb::AppendRequest {
-            record: Some(pb::Record::default()),
-            retry: false,
-        },
-    ];
-    for request in empty {
-        assert_eq!(
-            gateway.append(request).await.unwrap_err().code(),
-            Code::InvalidArgument
-        );
+    let (none, empty, good) = (
+        None,
+        Some(pb::Record::default()),
+        outcome(&subject(), Status::Ok),
+    );
+    let good = Some(pb::Record::from(&good));
+    let records = (0..).zip([none, empty, good]);
+    let request = pb::AppendRequest {
+        records: records
+            .map(|(id, record)| pb::NewRecord {
+                id,
+                record,
+                ..pb::NewRecord::default()
+            })
+            .collect(),
+    };
+    let responses = gateway.append(stream::iter([request])).await.unwrap();
+    let responses: Vec<_> = responses.into_inner().try_collect().await.unwrap();
+    let results = responses.into_iter().flat_map(|response| response.results);
+    let mut results: Vec<_> = results.collect();
+    results.sort_by_key(|result| result.id);
+    let [none, empty, good] = results.try_into().unwrap();
+    for refused in [none, empty] {
+        let Some(append_result::Result::Error(error)) = refused.result else {
+            panic!("{refused:?}");
+        };
+        assert_eq!(error.reason(), ErrorReason::InvalidMessage);
     }
+    assert!(matches!(
+        good.result,
+        Some(append_result::Result::Receipt(_))
+    ));
 }

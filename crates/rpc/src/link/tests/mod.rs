@@ -1,5 +1,6 @@
 //! Tests of links over several replicas.
 
+mod appends;
 mod rotation;
 mod world;
 
@@ -32,10 +33,10 @@ async fn call_within(link: &Link, limit: Duration) -> Result<(), Status> {
 
 /// Makes a call that is never retried.
 async fn call_once(link: &Link) -> Result<(), Status> {
-    let mut request = Request::new(audit::AppendRequest::default());
+    let mut request = Request::new(audit::ChangeLegalHoldRequest::default());
     request.set_timeout(Duration::from_secs(20));
     let mut client = AuditServiceClient::new(link.clone());
-    client.append(request).await.map(drop)
+    client.change_legal_hold(request).await.map(drop)
 }
 
 /// Waits until `condition` is true, which should take seconds. The limit is for heavily loaded machines.

@@ -64,7 +64,7 @@ impl Renewal {
     )]
     fn renew(&self) {
         let serial = self.issued.fetch_add(1, Ordering::Relaxed) + 1;
-        for name in ["audit", "gateway"] {
+        for name in ["audit", "operator"] {
             let key = KeyPair::generate().unwrap();
             let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
             params.serial_number = Some(SerialNumber::from(serial));
@@ -85,7 +85,7 @@ impl Renewal {
     /// Returns the serial number of the certificate that a new connection gets.
     async fn served(&self, replica: &RunningReplica) -> u64 {
         let config = LiveConfig::open(
-            (&self.files("gateway")).into(),
+            (&self.files("operator")).into(),
             EndOfTls::GrpcClient,
             |identity| identity.client_config(&[HTTP2]),
         );
@@ -122,7 +122,7 @@ async fn certificates_that_are_renewed_every_second_cost_no_call() {
         &format!("https://{}", replica.address),
         Peer::Audit,
         replica.name,
-        Some(&renewal.files("gateway")),
+        Some(&renewal.files("operator")),
     )
     .unwrap();
     ready(&mut linked).await;

@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use http::{Request, Response};
 use tokio::runtime::Runtime;
@@ -17,6 +19,7 @@ use tonic::Status;
 use tonic::body::Body;
 use tonic::server::NamedService;
 use tower::Service as TowerService;
+use wardgate_domain::{Digest, Receipt, Record};
 use wardgate_proto::audit::v1 as audit;
 use wardgate_proto::audit::v1::audit_service_server::{AuditService, AuditServiceServer};
 use wardgate_proto::policy::v1 as pb;
@@ -24,9 +27,11 @@ use wardgate_proto::policy::v1::policy_service_server::{PolicyService, PolicySer
 
 use super::super::{LinkedService, ReplicaConnector, balanced, resolve};
 use crate::aging::ConnectionAge;
+use crate::client::{CallError, RecordAppender};
 use crate::link::TlsFiles;
 use crate::peer::Peer;
 use crate::readiness::{Readiness, Service};
+use crate::serve_appends;
 use crate::server::{BoundServer, ListenConfig};
 use crate::shutdown::Shutdown;
 
@@ -53,21 +58,45 @@ pub(super) struct Behaviour {
     pub(super) tell: Notify,
     /// `grpc-timeout` of the last call.
     pub(super) timeout: Mutex<Option<String>>,
+    /// The number of calls of `Append`.
+    pub(super) appends: AtomicU64,
+    /// The records that were appended, each with `retry`.
+    pub(super) appended: Mutex<Vec<(Arc<Record>, bool)>>,
 }
 
 struct ReplyingService(Arc<Behaviour>);
 
-impl ReplyingService {
+impl Behaviour {
     async fn reply(&self, metadata: &tonic::metadata::MetadataMap) -> Result<(), Status> {
-        self.0.calls.fetch_add(1, Ordering::Relaxed);
         let timeout = metadata.get("grpc-timeout");
-        *self.0.timeout.lock().unwrap() = timeout.map(|text| text.to_str().unwrap().to_owned());
-        let pause = *self.0.pause.lock().unwrap();
+        *self.timeout.lock().unwrap() = timeout.map(|text| text.to_str().unwrap().to_owned());
+        self.answer().await
+    }
+
+    async fn answer(&self) -> Result<(), Status> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let pause = *self.pause.lock().unwrap();
         tokio::time::sleep(pause).await;
-        match self.0.refusal.lock().unwrap().clone() {
+        match self.refusal.lock().unwrap().clone() {
             Some(refusal) => Err(refusal),
             None => Ok(()),
         }
+    }
+}
+
+impl RecordAppender for Behaviour {
+    fn append(
+        self: Arc<Self>,
+        record: Arc<Record>,
+        retry: bool,
+    ) -> BoxFuture<'static, Result<Receipt, CallError>> {
+        async move {
+            self.answer().await?;
+            let sequence = self.appended.lock().unwrap().len() as u64;
+            self.appended.lock().unwrap().push((record, retry));
+            Ok(Receipt::for_durable(sequence, Digest::of(b"record")))
+        }
+        .boxed()
     }
 }
 
@@ -77,7 +106,7 @@ impl PolicyService for ReplyingService {
         &self,
         request: tonic::Request<pb::AuthorizeRequest>,
     ) -> Result<tonic::Response<pb::AuthorizeResponse>, Status> {
-        self.reply(request.metadata()).await?;
+        self.0.reply(request.metadata()).await?;
         Ok(tonic::Response::new(pb::AuthorizeResponse::default()))
     }
 
@@ -140,19 +169,22 @@ impl PolicyService for ReplyingService {
 
 #[tonic::async_trait]
 impl AuditService for ReplyingService {
+    type AppendStream = BoxStream<'static, Result<audit::AppendResponse, Status>>;
+
     async fn append(
         &self,
-        request: tonic::Request<audit::AppendRequest>,
-    ) -> Result<tonic::Response<audit::AppendResponse>, Status> {
-        self.reply(request.metadata()).await?;
-        Ok(tonic::Response::new(audit::AppendResponse::default()))
+        request: tonic::Request<tonic::Streaming<audit::AppendRequest>>,
+    ) -> Result<tonic::Response<Self::AppendStream>, Status> {
+        self.0.appends.fetch_add(1, Ordering::Relaxed);
+        let responses = serve_appends(Arc::clone(&self.0), request)?;
+        Ok(tonic::Response::new(responses))
     }
 
     async fn count_calls(
         &self,
         request: tonic::Request<audit::CountCallsRequest>,
     ) -> Result<tonic::Response<audit::CountCallsResponse>, Status> {
-        self.reply(request.metadata()).await?;
+        self.0.reply(request.metadata()).await?;
         Ok(tonic::Response::new(audit::CountCallsResponse::default()))
     }
 
@@ -160,7 +192,7 @@ impl AuditService for ReplyingService {
         &self,
         request: tonic::Request<audit::GetCheckpointRequest>,
     ) -> Result<tonic::Response<audit::GetCheckpointResponse>, Status> {
-        self.reply(request.metadata()).await?;
+        self.0.reply(request.metadata()).await?;
         Ok(tonic::Response::new(audit::GetCheckpointResponse::default()))
     }
 
@@ -168,7 +200,7 @@ impl AuditService for ReplyingService {
         &self,
         request: tonic::Request<audit::GetProofRequest>,
     ) -> Result<tonic::Response<audit::GetProofResponse>, Status> {
-        self.reply(request.metadata()).await?;
+        self.0.reply(request.metadata()).await?;
         Ok(tonic::Response::new(audit::GetProofResponse::default()))
     }
 
@@ -240,9 +272,12 @@ impl AuditService for ReplyingService {
 
     async fn change_legal_hold(
         &self,
-        _: tonic::Request<audit::ChangeLegalHoldRequest>,
+        request: tonic::Request<audit::ChangeLegalHoldRequest>,
     ) -> Result<tonic::Response<audit::ChangeLegalHoldResponse>, Status> {
-        Err(Status::unimplemented("nobody here asks it"))
+        self.0.reply(request.metadata()).await?;
+        Ok(tonic::Response::new(
+            audit::ChangeLegalHoldResponse::default(),
+        ))
     }
 
     async fn erase_data_subject(

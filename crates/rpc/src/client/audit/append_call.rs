@@ -1,0 +1,309 @@
+//! Appends to an audit service in another process.
+//!
+//! ```text
+//!  append ─┐                         ┌──▶ messages with records ─┐
+//!  append ─┼─▶ waiting records ──────┤                           ├── audit service
+//!  append ─┘    by id                └─◀─ messages with results ─┘
+//! ```
+//!
+//! The records share a call of `Append`, which takes records for a second. After that, another call begins, so that all replicas
+//! of the service are used, and a service that shuts down is soon left. Records without a result when a call fails are sent again.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::{Stream, stream};
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::{Instant, sleep, timeout_at};
+use wardgate_domain::{InvalidMessage, Receipt, Record};
+use wardgate_proto::audit::v1 as pb;
+use wardgate_proto::audit::v1::append_result;
+use wardgate_proto::audit::v1::audit_service_client::AuditServiceClient;
+use wardgate_proto::common::v1::ErrorReason;
+use wardgate_telemetry::trace_context::TraceContext;
+
+use crate::client::{CallError, open_request};
+use crate::{Link, deadline};
+
+/// The time for which a call takes records.
+const CALL_DURATION: Duration = Duration::from_secs(1);
+
+/// Maximum number of records in one message.
+const MOST_RECORDS: usize = 64;
+
+/// Maximum number of calls in which a record is sent.
+const MOST_ATTEMPTS: u32 = 3;
+
+/// The delay before records are sent a second time. It doubles with every further attempt.
+const BACK_OFF: Duration = Duration::from_millis(20);
+
+/// A client that appends records with few calls, cheap to clone.
+#[derive(Debug, Clone)]
+pub(super) struct RemoteAppender {
+    client: AuditServiceClient<Link>,
+    /// The newest call, which may no longer take records.
+    newest: Arc<Mutex<Option<Arc<AppendCall>>>>,
+}
+
+impl RemoteAppender {
+    pub(super) fn new(transport: Link) -> Self {
+        Self {
+            client: AuditServiceClient::new(transport),
+            newest: Arc::default(),
+        }
+    }
+
+    /// Appends `record` durably within `limit`, or the time left of the call that is being served, if that is less.
+    pub(super) fn append(
+        &self,
+        record: Arc<Record>,
+        retry: bool,
+        limit: Duration,
+    ) -> impl Future<Output = Result<Receipt, CallError>> + use<> {
+        let limit = deadline::left(limit);
+        let started = Instant::now();
+        let (result, received) = oneshot::channel();
+        let call = self.add(WaitingRecord {
+            record,
+            retry,
+            until: started + deadline::in_header(limit),
+            context: TraceContext::current(),
+            attempts: 0,
+            result,
+        });
+        async move {
+            match timeout_at(started + limit, received).await {
+                Ok(Ok(result)) => result,
+                Ok(Err(_)) => Err(unanswered()),
+                Err(_) => {
+                    call.give_up_if_silent_since(started);
+                    Err(CallError::late())
+                }
+            }
+        }
+    }
+
+    /// Adds a record to the newest call, and begins another call if that one takes no records. Returns the call.
+    fn add(&self, mut waiting: WaitingRecord) -> Arc<AppendCall> {
+        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(call) = &*newest {
+            match call.add(waiting) {
+                Ok(()) => return Arc::clone(call),
+                Err(refused) => waiting = refused,
+            }
+        }
+        let (call, ids) = AppendCall::with(waiting);
+        *newest = Some(Arc::clone(&call));
+        tokio::spawn(self.clone().run(Arc::clone(&call), ids));
+        call
+    }
+
+    /// Runs `call` to its end, and sends records without a result again. `ids` are the records to send.
+    async fn run(self, call: Arc<AppendCall>, ids: mpsc::UnboundedReceiver<u64>) {
+        let ended = tokio::select! {
+            ended = self.receive(&call, requests(Arc::clone(&call), ids)) => ended,
+            () = call.given_up.notified() => Ok(()),
+        };
+        let error = ended.err().unwrap_or_else(unanswered);
+        let now = Instant::now();
+        let (again, failed): (Vec<_>, Vec<_>) = call.end().into_iter().partition(|waiting| {
+            error.reason() == ErrorReason::Unavailable
+                && waiting.attempts < MOST_ATTEMPTS
+                && waiting.until > now
+        });
+        for waiting in failed {
+            waiting.receive(Err(error.clone()));
+        }
+        let Some(attempts) = again.iter().map(|waiting| waiting.attempts).max() else {
+            return;
+        };
+        sleep(BACK_OFF * 2_u32.pow(attempts - 1)).await;
+        for mut waiting in again {
+            waiting.retry = true;
+            self.add(waiting);
+        }
+    }
+
+    /// Makes the call with `requests`, and receives its results.
+    async fn receive(
+        &self,
+        call: &AppendCall,
+        requests: impl Stream<Item = pb::AppendRequest> + Send + 'static,
+    ) -> Result<(), CallError> {
+        let mut client = self.client.clone();
+        let mut responses = client.append(open_request(requests)).await?.into_inner();
+        while let Some(response) = responses.message().await? {
+            call.receive(response);
+        }
+        Ok(())
+    }
+}
+
+/// One call of `Append`.
+#[derive(Debug)]
+struct AppendCall {
+    /// The ids of records to send. It is closed when the call takes no more records.
+    ids: mpsc::UnboundedSender<u64>,
+    records: Mutex<CallRecords>,
+    /// Notified when the call is given up, because the service does not respond.
+    given_up: Notify,
+}
+
+/// The records of a call.
+#[derive(Debug)]
+struct CallRecords {
+    /// The records without a result, by id.
+    waiting: HashMap<u64, WaitingRecord>,
+    next_id: u64,
+    /// The time of the newest message with results.
+    last_response: Option<Instant>,
+    has_ended: bool,
+}
+
+/// A record without a result.
+#[derive(Debug)]
+struct WaitingRecord {
+    record: Arc<Record>,
+    retry: bool,
+    /// The time until which the service should respond.
+    until: Instant,
+    context: TraceContext,
+    /// The number of calls in which the record was sent.
+    attempts: u32,
+    result: oneshot::Sender<Result<Receipt, CallError>>,
+}
+
+impl AppendCall {
+    /// Creates a call with its first record, and returns it with the ids of the records to send.
+    fn with(first: WaitingRecord) -> (Arc<Self>, mpsc::UnboundedReceiver<u64>) {
+        let (sender, ids) = mpsc::unbounded_channel();
+        // The receiver exists, so that the channel takes the id.
+        let _ = sender.send(0);
+        let call = Self {
+            ids: sender,
+            records: Mutex::new(CallRecords {
+                waiting: HashMap::from([(0, first)]),
+                next_id: 1,
+                last_response: None,
+                has_ended: false,
+            }),
+            given_up: Notify::new(),
+        };
+        (Arc::new(call), ids)
+    }
+
+    fn records(&self) -> MutexGuard<'_, CallRecords> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a record, or returns it if the call takes no more records.
+    fn add(&self, waiting: WaitingRecord) -> Result<(), WaitingRecord> {
+        let mut records = self.records();
+        let id = records.next_id;
+        if records.has_ended || self.ids.send(id).is_err() {
+            return Err(waiting);
+        }
+        records.next_id += 1;
+        records.waiting.insert(id, waiting);
+        Ok(())
+    }
+
+    /// Returns the message with the records `ids`, without those whose callers gave up.
+    fn request(&self, ids: &[u64]) -> pb::AppendRequest {
+        let mut records = self.records();
+        let now = Instant::now();
+        let messages = ids.iter().filter_map(|&id| {
+            let waiting = records.waiting.get_mut(&id)?;
+            if waiting.result.is_closed() {
+                records.waiting.remove(&id);
+                return None;
+            }
+            waiting.attempts += 1;
+            let [traceparent, tracestate] = waiting.context.fields();
+            Some(pb::NewRecord {
+                id,
+                record: Some(waiting.record.as_ref().into()),
+                retry: waiting.retry,
+                time_limit: waiting.until.saturating_duration_since(now).try_into().ok(),
+                traceparent,
+                tracestate,
+            })
+        });
+        pb::AppendRequest {
+            records: messages.collect(),
+        }
+    }
+
+    /// Passes results on to the callers.
+    fn receive(&self, response: pb::AppendResponse) {
+        let mut records = self.records();
+        records.last_response = Some(Instant::now());
+        for result in response.results {
+            // There is no record if the caller gave up.
+            if let Some(waiting) = records.waiting.remove(&result.id) {
+                waiting.receive(receipt(result.result));
+            }
+        }
+    }
+
+    /// Gives the call up if the service has not responded since `sent`.
+    fn give_up_if_silent_since(&self, sent: Instant) {
+        let is_silent = self.records().last_response.is_none_or(|last| last < sent);
+        if is_silent {
+            self.given_up.notify_one();
+        }
+    }
+
+    /// Ends the call, and returns the records without a result.
+    fn end(&self) -> Vec<WaitingRecord> {
+        let mut records = self.records();
+        records.has_ended = true;
+        let waiting = std::mem::take(&mut records.waiting);
+        waiting.into_values().collect()
+    }
+}
+
+impl WaitingRecord {
+    fn receive(self, result: Result<Receipt, CallError>) {
+        // The receiver is gone when the caller gave up.
+        drop(self.result.send(result));
+    }
+}
+
+fn receipt(result: Option<append_result::Result>) -> Result<Receipt, CallError> {
+    match result {
+        Some(append_result::Result::Receipt(receipt)) => Ok(receipt.try_into()?),
+        Some(append_result::Result::Error(error)) => {
+            Err(CallError::new(error.reason(), error.message))
+        }
+        None => Err(InvalidMessage::field("result", "is missing").into()),
+    }
+}
+
+fn unanswered() -> CallError {
+    CallError::new(ErrorReason::Unavailable, "the audit service did not answer")
+}
+
+/// Returns the messages of `call`: whatever is waiting to be sent becomes one message.
+fn requests(
+    call: Arc<AppendCall>,
+    ids: mpsc::UnboundedReceiver<u64>,
+) -> impl Stream<Item = pb::AppendRequest> {
+    let end = Box::pin(sleep(CALL_DURATION));
+    stream::unfold((ids, end), move |(mut ids, mut end)| {
+        let call = Arc::clone(&call);
+        async move {
+            let mut next = Vec::new();
+            loop {
+                tokio::select! {
+                    biased;
+                    () = &mut end, if !ids.is_closed() => ids.close(),
+                    count = ids.recv_many(&mut next, MOST_RECORDS) => {
+                        return (count > 0).then(|| (call.request(&next), (ids, end)));
+                    }
+                }
+            }
+        }
+    })
+}
