@@ -1,5 +1,6 @@
 """Runs the calls for which a release is optimised, on a build that counts which code it executes. Started by deploy/release.
 
+    start         the demo starts and stops, counted separately in the directory `start`
     ratio.py      a tool of an MCP server, of each protocol version, in one process and in separate ones; results of SQLite
     demo          a tool of the hospital demo, whose result a doctor gets in clear and a nurse masked; remembered conversations
 """
@@ -29,6 +30,7 @@ def main():
     parser.add_argument("--database", required=True, help="URL of a PostgreSQL for all stores")
     parser.add_argument("--seconds", type=int, default=5, help="seconds of each load")
     arguments = parser.parse_args()
+    start_demo(arguments, "start", LLVM_PROFILE_FILE=f"{arguments.out}/start/%p.profraw")[0].stop()
     call_server(arguments)
     use_demo(arguments)
 
@@ -42,11 +44,16 @@ def call_server(arguments):
     subprocess.run([*words, "--era", "legacy"], check=True)
 
 
+def start_demo(arguments, name, **env):
+    """Starts one process with the hospital demo, and returns it and its data directory."""
+    data = arguments.out / f"{name}-data"
+    words = [arguments.wardgate, "up", "--data-dir", data, "--listen", "127.0.0.1:0", "--demo", "hospital"]
+    return Process(arguments.out / f"{name}.log", words, **env), data
+
+
 def use_demo(arguments):
     """Calls a tool of the demo and uses remembered conversations, all in one process."""
-    data = arguments.out / "demo-data"
-    words = [arguments.wardgate, "up", "--data-dir", data, "--listen", "127.0.0.1:0", "--demo", "hospital"]
-    gateway = Process(arguments.out / "demo.log", words, **UNLIMITED)
+    gateway, data = start_demo(arguments, "demo", **UNLIMITED)
     for at, caller in enumerate(CALLERS):
         token = make_token(arguments.wardgate, data, *caller)
         file = data / f"token-{at}"

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures::stream::{self, BoxStream};
-use futures::{StreamExt, future};
+use futures::{FutureExt, StreamExt, future};
 use tonic::{Request, Status, Streaming};
 use wardgate_domain::{InvalidMessage, Record};
 use wardgate_proto::audit::v1 as pb;
@@ -32,7 +32,8 @@ pub fn serve_appends(
     let records = requests.filter_map(|request| future::ready(request.ok()));
     let results = records
         .flat_map(|request| stream::iter(request.records))
-        .map(move |record| append(Arc::clone(&appender), calls.clone(), record))
+        // Boxed, because the set of futures moves them.
+        .map(move |record| append(Arc::clone(&appender), calls.clone(), record).boxed())
         .buffer_unordered(MOST_APPENDS);
     let responses = results
         .ready_chunks(MOST_RESULTS)

@@ -80,7 +80,11 @@ fn header(left: Duration) -> HeaderValue {
     let fits = units.into_iter().find(|(amount, _)| *amount < DIGITS);
     let (amount, unit) = fits.unwrap_or((u128::from(left.as_secs()).min(DIGITS - 1), 'S'));
     // Digits with a letter are always a valid header value.
-    HeaderValue::try_from(format!("{amount}{unit}")).unwrap_or(HeaderValue::from_static("0u"))
+    let value = HeaderValue::try_from(format!("{amount}{unit}"));
+    let mut value = value.unwrap_or(HeaderValue::from_static("0u"));
+    // The value differs in each call, so it must not displace others in the tables of HTTP/2's header compression.
+    value.set_sensitive(true);
+    value
 }
 
 #[cfg(test)]
