@@ -125,9 +125,10 @@ class System:
     def run(self, *words):
         return subprocess.run([self.wardgate, *words], check=True, stdout=subprocess.PIPE, text=True).stdout
 
-    def service(self, *words, setup=None):
+    def service(self, *words, setup=None, **env):
         # `up` creates that database, so it must not get its URL.
-        env = {} if words[0] == "up" else {"HOSPITAL_DB_URL": f"sqlite:{self.data}/hospital.sqlite", **self.env}
+        if words[0] != "up":
+            env = {"HOSPITAL_DB_URL": f"sqlite:{self.data}/hospital.sqlite", **self.env, **env}
         return Process(self.data / f"{words[0]}.log", [self.wardgate, *words], setup, **env)
 
     def configure(self, scaled, listen="127.0.0.1"):
@@ -177,8 +178,8 @@ class System:
         self.config.write_text(json.dumps(sections, indent=2))
         return self.config
 
-    def start(self, name, setup=None, config=None):
-        return self.service(name, "--config", config or self.config, setup=setup)
+    def start(self, name, setup=None, config=None, **env):
+        return self.service(name, "--config", config or self.config, setup=setup, **env)
 
     @property
     def mcp(self):

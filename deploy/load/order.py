@@ -1,7 +1,7 @@
 """Prints the order of functions in a release. Started by deploy/release.
 
-The functions that are executed at the start of the program or often come first, the most frequent ones at the top, so that the
-memory pages with code that the program needs are few. Reads two outputs of `llvm-profdata show --all-functions --counts`.
+Functions that a process executes when it starts, and then those that calls execute often, come first, so that a process needs few
+memory pages of code. Reads outputs of `llvm-profdata show --all-functions --counts`.
 """
 
 import argparse
@@ -26,12 +26,17 @@ def read_counts(file):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("start", type=pathlib.Path, help="counts of the start of the program")
-    parser.add_argument("all", type=pathlib.Path, help="counts of the training")
+    parser.add_argument("training", type=pathlib.Path, help="counts of all calls")
+    parser.add_argument("starts", type=pathlib.Path, nargs="+", help="counts of the start of each process")
     arguments = parser.parse_args()
-    start, counts = read_counts(arguments.start), read_counts(arguments.all)
-    chosen = [symbol for symbol, count in counts.items() if count >= OFTEN or start.get(symbol)]
-    print("\n".join(sorted(chosen, key=lambda symbol: -counts[symbol])))
+    counts, starts = read_counts(arguments.training), [read_counts(file) for file in arguments.starts]
+    # Functions that the same processes execute are adjacent, and those of most processes come first.
+    keys = {}
+    for symbol, count in counts.items():
+        users = tuple(at for at, start in enumerate(starts) if start.get(symbol))
+        if users or count >= OFTEN:
+            keys[symbol] = (-len(users), users, -count)
+    print("\n".join(sorted(keys, key=keys.get)))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Runs the calls for which a release is optimised, on a build that counts which code it executes. Started by deploy/release.
 
-    start         the demo starts and stops, counted separately in the directory `start`
+    start         the demo in one process, and each service in its own, counted in a file of the directory `start` each
     ratio.py      a tool of an MCP server, of each protocol version, in one process and in separate ones; results of SQLite
     demo          a tool of the hospital demo, whose result a doctor gets in clear and a nurse masked; remembered conversations
 """
@@ -13,7 +13,7 @@ import subprocess
 import sys
 import urllib.parse
 
-from load import ARGUMENTS, CONNECTIONS, ROLE, SUBJECT, TOOL, Process, make_token
+from load import ARGUMENTS, CONNECTIONS, ROLE, SERVICES, SUBJECT, TOOL, Process, System, make_token
 
 # Without this, calls of one caller would soon be refused.
 UNLIMITED = {"WARDGATE_GATEWAY__LIMITS__REQUESTS_PER_MINUTE": "10000000"}
@@ -30,9 +30,20 @@ def main():
     parser.add_argument("--database", required=True, help="URL of a PostgreSQL for all stores")
     parser.add_argument("--seconds", type=int, default=5, help="seconds of each load")
     arguments = parser.parse_args()
-    start_demo(arguments, "start", LLVM_PROFILE_FILE=f"{arguments.out}/start/%p.profraw")[0].stop()
+    start_services(arguments)
     call_server(arguments)
     use_demo(arguments)
+
+
+def start_services(arguments):
+    """Starts the demo, and the services, and stops them when they are ready."""
+    counted = {"LLVM_PROFILE_FILE": f"{arguments.out}/start/%p.profraw"}
+    start_demo(arguments, "start", **counted)[0].stop()
+    system = System(arguments, callers=1)
+    running = [system.start(name, **counted) for name in SERVICES]
+    system.wait_until_ready()
+    for process in running:
+        process.stop()
 
 
 def call_server(arguments):

@@ -113,7 +113,7 @@ impl RemoteAppender {
                 && waiting.until > now
         });
         for waiting in failed {
-            waiting.receive(Err(error.clone()));
+            waiting.complete(Err(error.clone()));
         }
         let Some(attempts) = again.iter().map(|waiting| waiting.attempts).max() else {
             return;
@@ -242,7 +242,7 @@ impl AppendCall {
         for result in response.results {
             // There is no record if the caller gave up.
             if let Some(waiting) = records.waiting.remove(&result.id) {
-                waiting.receive(receipt(result.result));
+                waiting.complete(receipt(result.result));
             }
         }
     }
@@ -265,7 +265,8 @@ impl AppendCall {
 }
 
 impl WaitingRecord {
-    fn receive(self, result: Result<Receipt, CallError>) {
+    /// Passes the result on to the caller.
+    fn complete(self, result: Result<Receipt, CallError>) {
         // The receiver is gone when the caller gave up.
         drop(self.result.send(result));
     }
