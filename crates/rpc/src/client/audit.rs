@@ -241,15 +241,16 @@ impl AuditClient {
     pub fn new(link: impl Into<ServiceLink<LocalAudit>>, limit: Duration) -> Self {
         let link = link.into();
         let append = "/wardgate.audit.v1.AuditService/Append";
+        let longest = LONGEST_APPEND.max(limit);
         let appender = match link.local {
             Some(local) => Appender::Local(LocalMethod::new(local, append)),
-            None => Appender::Remote(RemoteAppender::new(link.transport.clone())),
+            None => Appender::Remote(RemoteAppender::new(link.transport.clone(), longest)),
         };
         Self {
             client: AuditServiceClient::new(link.transport),
             appender,
             pace: Arc::new(AppendPace {
-                limit: LatencyLimit::new(limit, LONGEST_APPEND.max(limit)),
+                limit: LatencyLimit::new(limit, longest),
                 is_probed: AtomicBool::new(false),
             }),
         }

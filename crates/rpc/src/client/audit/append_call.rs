@@ -44,13 +44,17 @@ pub(super) struct RemoteAppender {
     client: AuditServiceClient<Link>,
     /// The newest call, which may no longer take records.
     newest: Arc<Mutex<Option<Arc<AppendCall>>>>,
+    /// Maximum duration of an append.
+    longest: Duration,
 }
 
 impl RemoteAppender {
-    pub(super) fn new(transport: Link) -> Self {
+    /// Creates an appender. No append takes longer than `longest`.
+    pub(super) fn new(transport: Link, longest: Duration) -> Self {
         Self {
             client: AuditServiceClient::new(transport),
             newest: Arc::default(),
+            longest,
         }
     }
 
@@ -69,7 +73,7 @@ impl RemoteAppender {
             retry,
             until: started + deadline::in_header(limit),
             context: TraceContext::current(),
-            attempts: 0,
+            attempts: 1,
             result,
         });
         async move {
@@ -104,6 +108,8 @@ impl RemoteAppender {
         let ended = tokio::select! {
             ended = self.receive(&call, requests(Arc::clone(&call), ids)) => ended,
             () = call.given_up.notified() => Ok(()),
+            // No caller waits any more.
+            () = sleep(CALL_DURATION + self.longest) => Ok(()),
         };
         let error = ended.err().unwrap_or_else(unanswered);
         let now = Instant::now();
@@ -121,6 +127,7 @@ impl RemoteAppender {
         sleep(BACK_OFF * 2_u32.pow(attempts - 1)).await;
         for mut waiting in again {
             waiting.retry = true;
+            waiting.attempts += 1;
             self.add(waiting);
         }
     }
@@ -169,7 +176,7 @@ struct WaitingRecord {
     /// The time until which the service should respond.
     until: Instant,
     context: TraceContext,
-    /// The number of calls in which the record was sent.
+    /// The number of calls that the record was added to.
     attempts: u32,
     result: oneshot::Sender<Result<Receipt, CallError>>,
 }
@@ -214,12 +221,11 @@ impl AppendCall {
         let mut records = self.records();
         let now = Instant::now();
         let messages = ids.iter().filter_map(|&id| {
-            let waiting = records.waiting.get_mut(&id)?;
+            let waiting = records.waiting.get(&id)?;
             if waiting.result.is_closed() {
                 records.waiting.remove(&id);
                 return None;
             }
-            waiting.attempts += 1;
             let [traceparent, tracestate] = waiting.context.fields();
             Some(pb::NewRecord {
                 id,

@@ -145,3 +145,14 @@ async fn a_server_that_ends_finishes_the_appends_that_it_has_begun() {
     waiting.await.unwrap().unwrap();
     assert_eq!(appended(&replicas[0]), [("begun".to_owned(), false)]);
 }
+
+#[tokio::test]
+async fn an_append_without_a_service_fails_before_its_time_limit() {
+    let (mut replicas, client) = started(1, AMPLE).await;
+    append(&client, "first").await.unwrap();
+    replicas[0].kill();
+    let started = Instant::now();
+    let error = append(&client, "second").await.unwrap_err();
+    assert_eq!(error.reason(), ErrorReason::Unavailable);
+    assert!(started.elapsed() < AMPLE / 2);
+}
