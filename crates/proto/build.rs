@@ -25,6 +25,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         .include_file("wardgate.rs")
         // Payloads travel as reference-counted buffers, never copied field by field.
         .bytes(".")
+        // A message may have many of them, and an empty one has two bytes.
+        .boxed("wardgate.audit.v1.NewRecord.record")
         .compile_fds(descriptors)?;
     Ok(())
 }

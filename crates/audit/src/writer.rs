@@ -11,7 +11,7 @@
 //! The writer fails closed: when the store fails, or takes longer than the measured limit, all waiting and all further appends
 //! fail at once, until a write has succeeded.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -568,11 +568,16 @@ async fn answer_stored(
 /// stored.
 fn take_repeats(batch: &mut Vec<PendingAppend>) -> Vec<PendingAppend> {
     let mut seen = HashSet::with_capacity(batch.len());
+    // Equal records without a call id are repeats only if one of them says so.
+    let mut retries = HashMap::new();
     let repeated: Vec<_> = batch
         .iter()
-        .map(|PendingAppend { entry, .. }| match &entry.call_id {
-            Some(call_id) => !seen.insert((call_id.as_str(), entry.event)),
-            None => false,
+        .map(|PendingAppend { entry, retry, .. }| {
+            if let Some(call_id) = &entry.call_id {
+                return !seen.insert((call_id.as_str(), entry.event));
+            }
+            let earlier = retries.insert(*entry.leaf_hash.as_bytes(), *retry);
+            earlier.is_some_and(|earlier| earlier || *retry)
         })
         .collect();
     if !repeated.contains(&true) {

@@ -233,9 +233,10 @@ fn append(
     };
     audit::AppendRequest {
         records: vec![audit::NewRecord {
-            record: Some(record),
+            record: Some(Box::new(record)),
             ..audit::NewRecord::default()
         }],
+        ..audit::AppendRequest::default()
     }
 }
 

@@ -17,6 +17,7 @@ on_both_stores! {
     a4_a_thousand_duplicates_in_any_order_have_the_receipt_of_the_first
     one_bad_record_does_not_fail_its_batch
     a_retry_finds_the_earlier_record
+    a_retry_beside_its_first_attempt_is_stored_once
     a_restart_continues_the_sequence
     hostile_texts_are_stored_as_they_came
     a_record_that_is_too_long_is_refused
@@ -223,6 +224,17 @@ async fn a_retry_finds_the_earlier_record(store: &TestStore) {
     // Two gateways may count the same refusals, so without `retry` these are two records.
     let appended = service.audit.append(&refusals(4), false).await.unwrap();
     assert_eq!(appended.sequence(), 4);
+}
+
+async fn a_retry_beside_its_first_attempt_is_stored_once(store: &TestStore) {
+    let service = store.service().await;
+    for sequence in 0..10 {
+        let record = refusals(sequence);
+        let appends = [false, true, true].map(|retry| service.audit.append(&record, retry));
+        for receipt in join_all(appends).await {
+            assert_eq!(receipt.unwrap().sequence(), sequence);
+        }
+    }
 }
 
 async fn a_restart_continues_the_sequence(store: &TestStore) {

@@ -112,6 +112,11 @@ impl BalancedTransport {
             call.failed();
             return self.unavailable();
         };
+        if response.headers().contains_key(Status::GRPC_STATUS) {
+            // The response is an error without messages.
+            call.taken.succeeded();
+            call.has_ended = true;
+        }
         response.map(|body| Body::new(ResultsBody { body, call }))
     }
 

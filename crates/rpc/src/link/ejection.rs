@@ -60,12 +60,9 @@ impl Ejection {
     }
 
     /// Records that results for many callers are late, and returns whether that ejected the replica.
-    pub(super) fn fell_silent(&mut self, now: Instant) -> bool {
-        let is_new = !self.is_ejected();
-        if is_new {
-            self.eject(now);
-        }
-        is_new
+    pub(super) fn fell_silent(&mut self, now: Instant, probe: bool) -> bool {
+        self.failures = FAILURES;
+        self.failed(now, probe)
     }
 
     /// Records that the probe ended without a response and without a failure.
@@ -126,6 +123,20 @@ mod tests {
         assert!(ejection.probe(now));
         ejection.gave_up();
         assert!(ejection.probe(now));
+        assert!(ejection.succeeded());
+        assert!(!ejection.is_ejected());
+    }
+
+    #[test]
+    fn a_probe_that_falls_silent_is_repeated_later() {
+        let start = Instant::now();
+        let mut ejection = Ejection::default();
+        assert!(ejection.fell_silent(start, false));
+        let first = start + FIRST;
+        assert!(ejection.probe(first));
+        assert!(!ejection.fell_silent(first, true));
+        assert!(!ejection.probe(first));
+        assert!(ejection.probe(first + 2 * FIRST));
         assert!(ejection.succeeded());
         assert!(!ejection.is_ejected());
     }

@@ -278,7 +278,8 @@ impl ReplicaCall {
     /// Records that the replica did not respond in time on a stream that many callers share.
     pub(super) fn fell_silent(&mut self) {
         self.settled = true;
-        let ejected = self.replica.state().ejection.fell_silent(Instant::now());
+        let now = Instant::now();
+        let ejected = self.replica.state().ejection.fell_silent(now, self.probe);
         if ejected {
             tracing::warn!(address = %self.replica.address, "a replica does not respond; no calls are sent to it");
             self.replica.events.changed.send_replace(());

@@ -22,6 +22,7 @@ on_both_stores! {
     an_operators_change_is_found_by_operator_target_and_failure
     a_use_of_the_memory_is_found_by_caller_conversation_and_status
     a_query_that_means_nothing_is_refused
+    a_service_of_an_earlier_release_can_append
 }
 
 /// The id of the decision about the third of the five records below.
@@ -243,10 +244,11 @@ async fn a_query_that_means_nothing_is_refused(store: &TestStore) {
         records: records
             .map(|(id, record)| pb::NewRecord {
                 id,
-                record,
+                record: record.map(Box::new),
                 ..pb::NewRecord::default()
             })
             .collect(),
+        ..pb::AppendRequest::default()
     };
     let responses = gateway.append(stream::iter([request])).await.unwrap();
     let responses: Vec<_> = responses.into_inner().try_collect().await.unwrap();
@@ -264,4 +266,27 @@ async fn a_query_that_means_nothing_is_refused(store: &TestStore) {
         good.result,
         Some(append_result::Result::Receipt(_))
     ));
+}
+
+/// Such a service makes a call for each record.
+async fn a_service_of_an_earlier_release_can_append(store: &TestStore) {
+    let service = store.service().await;
+    let mut gateway = AuditServiceClient::new(service.gateway_link.clone());
+    let record = outcome(&subject(), Status::Ok);
+    let request = |record: Option<pb::Record>| pb::AppendRequest {
+        record,
+        retry: true,
+        ..pb::AppendRequest::default()
+    };
+    for _ in 0..2 {
+        let request = request(Some((&record).into()));
+        let responses = gateway.append(stream::iter([request])).await.unwrap();
+        let responses: Vec<_> = responses.into_inner().try_collect().await.unwrap();
+        let [response] = responses.try_into().unwrap();
+        assert_eq!(response.receipt.unwrap().sequence, 0);
+    }
+    let request = request(Some(pb::Record::default()));
+    let responses = gateway.append(stream::iter([request])).await.unwrap();
+    let error = responses.into_inner().try_collect::<Vec<_>>().await;
+    assert_eq!(error.unwrap_err().code(), Code::InvalidArgument);
 }

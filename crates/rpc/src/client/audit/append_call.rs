@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use futures::{Stream, stream};
 use tokio::sync::{Notify, mpsc, oneshot};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use wardgate_domain::{InvalidMessage, Receipt, Record};
 use wardgate_proto::audit::v1 as pb;
 use wardgate_proto::audit::v1::append_result;
@@ -29,8 +29,14 @@ use crate::{Link, deadline};
 /// The time for which a call takes records.
 const CALL_DURATION: Duration = Duration::from_secs(1);
 
-/// Maximum number of records in one message.
-const MOST_RECORDS: usize = 64;
+/// Maximum number of records in one message, which may have at most 4 MiB.
+const MOST_RECORDS: usize = 16;
+
+/// Time without any result after which a call with a late record is given up.
+const SILENCE: Duration = Duration::from_millis(250);
+
+/// Time for which a call with a late record may still send a result.
+const GRACE: Duration = Duration::from_millis(100);
 
 /// Maximum number of calls in which a record is sent.
 const MOST_ATTEMPTS: u32 = 3;
@@ -81,7 +87,7 @@ impl RemoteAppender {
                 Ok(Ok(result)) => result,
                 Ok(Err(_)) => Err(unanswered()),
                 Err(_) => {
-                    call.give_up_if_silent_since(started);
+                    call.report_late(started);
                     Err(CallError::late())
                 }
             }
@@ -107,15 +113,18 @@ impl RemoteAppender {
     async fn run(self, call: Arc<AppendCall>, ids: mpsc::UnboundedReceiver<u64>) {
         let ended = tokio::select! {
             ended = self.receive(&call, requests(Arc::clone(&call), ids)) => ended,
-            () = call.given_up.notified() => Ok(()),
+            () = call.falls_silent() => Ok(()),
             // No caller waits any more.
             () = sleep(CALL_DURATION + self.longest) => Ok(()),
         };
         let error = ended.err().unwrap_or_else(unanswered);
         let now = Instant::now();
         let (again, failed): (Vec<_>, Vec<_>) = call.end().into_iter().partition(|waiting| {
-            error.reason() == ErrorReason::Unavailable
-                && waiting.attempts < MOST_ATTEMPTS
+            // A stream that breaks off can look like an internal error.
+            matches!(
+                error.reason(),
+                ErrorReason::Unavailable | ErrorReason::Internal
+            ) && waiting.attempts < MOST_ATTEMPTS
                 && waiting.until > now
         });
         for waiting in failed {
@@ -153,8 +162,10 @@ struct AppendCall {
     /// The ids of records to send. It is closed when the call takes no more records.
     ids: mpsc::UnboundedSender<u64>,
     records: Mutex<CallRecords>,
-    /// Notified when the call is given up, because the service does not respond.
-    given_up: Notify,
+    /// The time from which on the call takes no more records.
+    end: Instant,
+    /// Notified of a late record.
+    late: Notify,
 }
 
 /// The records of a call.
@@ -165,6 +176,8 @@ struct CallRecords {
     next_id: u64,
     /// The time of the newest message with results.
     last_response: Option<Instant>,
+    /// The time since when the newest late record waited.
+    late_since: Option<Instant>,
     has_ended: bool,
 }
 
@@ -193,9 +206,11 @@ impl AppendCall {
                 waiting: HashMap::from([(0, first)]),
                 next_id: 1,
                 last_response: None,
+                late_since: None,
                 has_ended: false,
             }),
-            given_up: Notify::new(),
+            end: Instant::now() + CALL_DURATION,
+            late: Notify::new(),
         };
         (Arc::new(call), ids)
     }
@@ -208,7 +223,7 @@ impl AppendCall {
     fn add(&self, waiting: WaitingRecord) -> Result<(), WaitingRecord> {
         let mut records = self.records();
         let id = records.next_id;
-        if records.has_ended || self.ids.send(id).is_err() {
+        if records.has_ended || self.end <= Instant::now() || self.ids.send(id).is_err() {
             return Err(waiting);
         }
         records.next_id += 1;
@@ -229,7 +244,7 @@ impl AppendCall {
             let [traceparent, tracestate] = waiting.context.fields();
             Some(pb::NewRecord {
                 id,
-                record: Some(waiting.record.as_ref().into()),
+                record: Some(Box::new(waiting.record.as_ref().into())),
                 retry: waiting.retry,
                 time_limit: waiting.until.saturating_duration_since(now).try_into().ok(),
                 traceparent,
@@ -238,6 +253,7 @@ impl AppendCall {
         });
         pb::AppendRequest {
             records: messages.collect(),
+            ..pb::AppendRequest::default()
         }
     }
 
@@ -253,11 +269,24 @@ impl AppendCall {
         }
     }
 
-    /// Gives the call up if the service has not responded since `sent`.
-    fn give_up_if_silent_since(&self, sent: Instant) {
-        let is_silent = self.records().last_response.is_none_or(|last| last < sent);
-        if is_silent {
-            self.given_up.notify_one();
+    /// Records that a record that waited since `since` has no result within its time limit.
+    fn report_late(&self, since: Instant) {
+        // A short time limit says nothing about the service.
+        if since.elapsed() >= SILENCE {
+            self.records().late_since = Some(since);
+            self.late.notify_one();
+        }
+    }
+
+    /// Waits until the service has sent no result for as long as a late record waited.
+    async fn falls_silent(&self) {
+        loop {
+            self.late.notified().await;
+            sleep(GRACE).await;
+            let records = self.records();
+            if records.last_response < records.late_since {
+                return;
+            }
         }
     }
 
@@ -297,7 +326,7 @@ fn requests(
     call: Arc<AppendCall>,
     ids: mpsc::UnboundedReceiver<u64>,
 ) -> impl Stream<Item = pb::AppendRequest> {
-    let end = Box::pin(sleep(CALL_DURATION));
+    let end = Box::pin(sleep_until(call.end));
     stream::unfold((ids, end), move |(mut ids, mut end)| {
         let call = Arc::clone(&call);
         async move {

@@ -12,6 +12,7 @@ use wardgate_proto::common::v1::ErrorReason;
 use super::world::{FakeResolver, RunningReplica};
 use super::{ready, until};
 use crate::client::{AuditClient, CallError};
+use crate::deadline;
 use crate::link::SILENT;
 
 /// A time limit that no append reaches.
@@ -155,4 +156,16 @@ async fn an_append_without_a_service_fails_before_its_time_limit() {
     let error = append(&client, "second").await.unwrap_err();
     assert_eq!(error.reason(), ErrorReason::Unavailable);
     assert!(started.elapsed() < AMPLE / 2);
+}
+
+#[tokio::test]
+async fn a_short_time_limit_of_one_record_does_not_affect_the_others() {
+    let (replicas, client) = started(1, AMPLE).await;
+    *replicas[0].behaviour.pause.lock().unwrap() = Duration::from_millis(400);
+    let patient = append(&client, "patient");
+    let hasty = deadline::within(Duration::from_millis(5), append(&client, "hasty"));
+    let (patient, hasty) = tokio::join!(patient, hasty);
+    patient.unwrap();
+    assert!(hasty.is_none_or(|appended| appended.is_err()));
+    assert!(appended(&replicas[0]).contains(&("patient".to_owned(), false)));
 }
