@@ -105,7 +105,7 @@ async fn records_without_a_result_are_sent_again_to_another_replica() {
 
 #[tokio::test]
 async fn a_replica_that_does_not_respond_gets_no_further_records() {
-    let (replicas, client) = started(2, Duration::from_millis(200)).await;
+    let (replicas, client) = started(2, Duration::from_millis(400)).await;
     let _hanging = replicas[0].hang();
     let started = Instant::now();
     // The first append continues after its caller gave up, to measure the store, so the second one shows that the replica hangs.
@@ -113,10 +113,10 @@ async fn a_replica_that_does_not_respond_gets_no_further_records() {
     for at in 0..20 {
         late += u32::from(append(&client, &at.to_string()).await.is_err());
     }
-    assert!(late <= 2, "{late} late appends");
+    assert!(late <= 3, "{late} late appends");
     // A connection that is silent counts as lost much later.
     assert!(started.elapsed() < 2 * SILENT);
-    assert!(appended(&replicas[1]).len() >= 18);
+    assert!(appended(&replicas[1]).len() >= 17);
 }
 
 #[tokio::test]
