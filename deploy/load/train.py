@@ -28,6 +28,7 @@ def main():
     parser.add_argument("--fixture", type=pathlib.Path, required=True, help="the rmcp server")
     parser.add_argument("--out", type=pathlib.Path, required=True, help="directory for data")
     parser.add_argument("--database", required=True, help="URL of a PostgreSQL for all stores")
+    parser.add_argument("--start-database", required=True, help="URL of another database, for services that only start")
     parser.add_argument("--seconds", type=int, default=5, help="seconds of each load")
     arguments = parser.parse_args()
     start_services(arguments)
@@ -39,7 +40,8 @@ def start_services(arguments):
     """Starts the demo, and the services, and stops them when they are ready."""
     counted = {"LLVM_PROFILE_FILE": f"{arguments.out}/start/%p.profraw"}
     start_demo(arguments, "start", **counted)[0].stop()
-    system = System(arguments, callers=1)
+    # The services have other keys than those that are called later, so they need a database of their own.
+    system = System(argparse.Namespace(**{**vars(arguments), "database": arguments.start_database}), callers=1)
     running = [system.start(name, **counted) for name in SERVICES]
     system.wait_until_ready()
     for process in running:
