@@ -149,16 +149,14 @@ pub async fn service(
     };
     let records = Arc::new(RecordWriter {
         appends,
-        mac_key: keys.mac.clone(),
-        details: Arc::clone(&details),
+        mac_key: keys.mac,
+        details,
         ambient,
     });
     let audit = Audit {
         operators,
         records: Arc::clone(&records),
         reader,
-        mac_key: keys.mac,
-        details,
         _lock: lock,
         _stop: stop.drop_guard(),
     };
@@ -225,8 +223,6 @@ struct Audit {
     operators: OperatorAccess,
     records: Arc<RecordWriter>,
     reader: StoreReader,
-    mac_key: MacKey,
-    details: Arc<DetailsVault>,
     _lock: StoreLock,
     _stop: DropGuard,
 }
@@ -290,11 +286,12 @@ impl AuditService for Audit {
         request: Request<pb::QueryRequest>,
     ) -> Result<Response<Self::QueryStream>, Status> {
         let filter = AuditFilter::try_from(request.into_inner()).map_err(Error::from);
-        let filter = filter.and_then(|filter| RecordFilter::of(filter, Some(self.details.tags())));
+        let filter =
+            filter.and_then(|filter| RecordFilter::of(filter, Some(self.records.details.tags())));
         let filter = filter.map_err(|error| status(&error))?;
         let records = query::run(
             self.reader.clone(),
-            Some(self.details.clone()),
+            Some(self.records.details.clone()),
             filter,
             IndexCorruption::default(),
         );
@@ -307,7 +304,7 @@ impl AuditService for Audit {
     ) -> Result<Response<pb::CountCallsResponse>, Status> {
         let query = CallCountQuery::try_from(request.into_inner());
         let query = query.map_err(|error| wardgate_rpc::invalid(&error))?;
-        let counts = history::count_calls(&self.reader, &self.mac_key, &query).await;
+        let counts = history::count_calls(&self.reader, &self.records.mac_key, &query).await;
         let counts = counts.map_err(|error| status(&error))?;
         Ok(Response::new(pb::CountCallsResponse {
             counts,

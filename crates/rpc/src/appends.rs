@@ -89,12 +89,20 @@ struct NewRecord {
     message: pb::NewRecord,
 }
 
-/// Appends a record, and returns its result. A failure is an error only if the result has no id.
+/// The result of a record.
+enum AppendedRecord {
+    /// The receipt for a client that makes a call for each record.
+    Single(pb::Receipt),
+    /// The result for a client that sends many records.
+    Numbered(pb::AppendResult),
+}
+
+/// Appends a record, and returns its result. A failure is an error only if the record has no id.
 async fn append(
     appender: Arc<impl RecordAppender + ?Sized>,
     calls: StreamedCalls,
     record: Result<NewRecord, Status>,
-) -> Result<(Option<u64>, append_result::Result), Status> {
+) -> Result<AppendedRecord, Status> {
     let NewRecord { id, message } = record?;
     let context = TraceContext::from_fields(message.traceparent, message.tracestate);
     let limit = message.time_limit.and_then(|limit| limit.try_into().ok());
@@ -106,30 +114,29 @@ async fn append(
         appender.append(Arc::new(record), message.retry).await
     };
     let appended: Result<Receipt, CallError> = calls.run(&context, limit, appended).await;
-    match appended {
-        Ok(receipt) => Ok((id, append_result::Result::Receipt(receipt.into()))),
-        Err(error) if id.is_none() => Err(error.into()),
-        Err(error) => {
-            let error = pb::AppendError {
-                reason: error.reason().into(),
-                message: error.to_string(),
-            };
-            Ok((id, append_result::Result::Error(error)))
-        }
-    }
+    let Some(id) = id else {
+        return Ok(AppendedRecord::Single(appended?.into()));
+    };
+    let result = match appended {
+        Ok(receipt) => append_result::Result::Receipt(receipt.into()),
+        Err(error) => append_result::Result::Error(pb::AppendError {
+            reason: error.reason().into(),
+            message: error.to_string(),
+        }),
+    };
+    Ok(AppendedRecord::Numbered(pb::AppendResult {
+        id,
+        result: Some(result),
+    }))
 }
 
 /// Returns the message with these results.
-fn response(results: Vec<(Option<u64>, append_result::Result)>) -> pb::AppendResponse {
+fn response(results: Vec<AppendedRecord>) -> pb::AppendResponse {
     let mut response = pb::AppendResponse::default();
-    for (id, result) in results {
-        match (id, result) {
-            (Some(id), result) => response.results.push(pb::AppendResult {
-                id,
-                result: Some(result),
-            }),
-            (None, append_result::Result::Receipt(receipt)) => response.receipt = Some(receipt),
-            (None, append_result::Result::Error(_)) => {}
+    for result in results {
+        match result {
+            AppendedRecord::Single(receipt) => response.receipt = Some(receipt),
+            AppendedRecord::Numbered(result) => response.results.push(result),
         }
     }
     response

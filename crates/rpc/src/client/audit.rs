@@ -59,13 +59,13 @@ pub type LocalAudit = Arc<dyn RecordAppender>;
 #[derive(Debug, Clone)]
 pub struct AuditClient {
     client: AuditServiceClient<Link>,
-    appender: Appender,
+    appends: AppendTransport,
     pace: Arc<AppendPace>,
 }
 
 /// The way to the audit service for appends.
 #[derive(Debug, Clone)]
-enum Appender {
+enum AppendTransport {
     Local(LocalMethod<LocalAudit>),
     Remote(RemoteAppender),
 }
@@ -242,13 +242,13 @@ impl AuditClient {
         let link = link.into();
         let append = "/wardgate.audit.v1.AuditService/Append";
         let longest = LONGEST_APPEND.max(limit);
-        let appender = match link.local {
-            Some(local) => Appender::Local(LocalMethod::new(local, append)),
-            None => Appender::Remote(RemoteAppender::new(link.transport.clone(), longest)),
+        let appends = match link.local {
+            Some(local) => AppendTransport::Local(LocalMethod::new(local, append)),
+            None => AppendTransport::Remote(RemoteAppender::new(link.transport.clone(), longest)),
         };
         Self {
             client: AuditServiceClient::new(link.transport),
-            appender,
+            appends,
             pace: Arc::new(AppendPace {
                 limit: LatencyLimit::new(limit, longest),
                 is_probed: AtomicBool::new(false),
@@ -297,12 +297,12 @@ impl AuditClient {
         retry: bool,
         limit: Duration,
     ) -> BoxFuture<'static, Result<Receipt, CallError>> {
-        let attempt = match &self.appender {
-            Appender::Local(local) => {
+        let attempt = match &self.appends {
+            AppendTransport::Local(local) => {
                 let append = Arc::clone(&local.service).append(Arc::clone(record), retry);
                 local.call(limit, append).left_future()
             }
-            Appender::Remote(remote) => {
+            AppendTransport::Remote(remote) => {
                 let append = remote.append(Arc::clone(record), retry, limit);
                 append.right_future()
             }

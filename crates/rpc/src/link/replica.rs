@@ -266,22 +266,28 @@ impl ReplicaCall {
 
     /// Records that the replica did not respond, or responded that it is unavailable.
     pub(super) fn failed(&mut self) {
-        self.settled = true;
-        let now = Instant::now();
-        let ejected = self.replica.state().ejection.failed(now, self.probe);
-        if ejected {
-            tracing::warn!(address = %self.replica.address, "a replica fails repeatedly; no calls are sent to it");
-            self.replica.events.changed.send_replace(());
-        }
+        self.record_failure(Ejection::failed, "fails repeatedly");
     }
 
     /// Records that the replica did not respond in time on a stream that many callers share.
     pub(super) fn fell_silent(&mut self) {
+        self.record_failure(Ejection::fell_silent, "does not respond");
+    }
+
+    /// Records a failure with `record`, which returns whether it ejected the replica. `problem` is the reason for the log.
+    fn record_failure(
+        &mut self,
+        record: fn(&mut Ejection, Instant, bool) -> bool,
+        problem: &'static str,
+    ) {
         self.settled = true;
-        let now = Instant::now();
-        let ejected = self.replica.state().ejection.fell_silent(now, self.probe);
+        let ejected = record(
+            &mut self.replica.state().ejection,
+            Instant::now(),
+            self.probe,
+        );
         if ejected {
-            tracing::warn!(address = %self.replica.address, "a replica does not respond; no calls are sent to it");
+            tracing::warn!(address = %self.replica.address, "a replica {problem}; no calls are sent to it");
             self.replica.events.changed.send_replace(());
         }
     }
