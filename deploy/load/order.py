@@ -1,14 +1,11 @@
 """Prints the order of functions in a release. Started by deploy/release.
 
-Functions that a process executes when it starts, and then those that calls execute often, come first, so that a process needs few
-memory pages of code. Reads outputs of `llvm-profdata show --all-functions --counts`.
+Functions that a process executes when it starts, and then those that calls execute, come first, so that a process needs few memory
+pages of code. Reads outputs of `llvm-profdata show --all-functions --counts`.
 """
 
 import argparse
 import pathlib
-
-# Functions whose blocks are executed at least so often in the training are placed next to those of the start.
-OFTEN = 1_000
 
 
 def read_counts(file):
@@ -30,11 +27,12 @@ def main():
     parser.add_argument("starts", type=pathlib.Path, nargs="+", help="counts of the start of each process")
     arguments = parser.parse_args()
     counts, starts = read_counts(arguments.training), [read_counts(file) for file in arguments.starts]
-    # Functions that the same processes execute are adjacent, and those of most processes come first.
+    # Functions that the same processes execute are adjacent, and those of most processes come first. Of the others, those that
+    # calls execute most often come first.
     keys = {}
     for symbol, count in counts.items():
         users = tuple(at for at, start in enumerate(starts) if start.get(symbol))
-        if users or count >= OFTEN:
+        if users or count:
             keys[symbol] = (-len(users), users, -count)
     print("\n".join(sorted(keys, key=keys.get)))
 

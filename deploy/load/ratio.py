@@ -89,13 +89,13 @@ def create_rows(file):
     database.close()
 
 
-def start_separate(arguments, echo_url):
-    """Starts the services as separate processes, with the project `echo`, and returns them."""
+def start_separate(arguments, echo_url, **env):
+    """Starts the services as separate processes, with the project `echo` and environment variables, and returns them."""
     project = arguments.out / "echo-project"
     shutil.rmtree(project, ignore_errors=True)
     shutil.copytree(pathlib.Path(__file__).parent / "echo", project)
     system = System(arguments, callers=1, project=project, ECHO_URL=echo_url)
-    running = [system.start(name) for name in SERVICES]
+    running = [system.start(name, **env) for name in SERVICES]
     system.wait_until_ready()
     return system, running
 

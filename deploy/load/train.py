@@ -13,7 +13,8 @@ import subprocess
 import sys
 import urllib.parse
 
-from load import ARGUMENTS, CONNECTIONS, ROLE, SERVICES, SUBJECT, TOOL, Process, System, make_token
+import ratio
+from load import ARGUMENTS, CONNECTIONS, ROLE, SUBJECT, TOOL, Process, make_token
 
 # Without this, calls of one caller would soon be refused.
 UNLIMITED = {"WARDGATE_GATEWAY__LIMITS__REQUESTS_PER_MINUTE": "10000000"}
@@ -31,20 +32,20 @@ def main():
     parser.add_argument("--start-database", required=True, help="URL of another database, for services that only start")
     parser.add_argument("--seconds", type=int, default=5, help="seconds of each load")
     arguments = parser.parse_args()
-    start_services(arguments)
+    start_all(arguments)
     call_server(arguments)
     use_demo(arguments)
 
 
-def start_services(arguments):
-    """Starts the demo, and the services, and stops them when they are ready."""
+def start_all(arguments):
+    """Starts the demo with its database, and the services with an MCP server, and stops them when they are ready."""
     counted = {"LLVM_PROFILE_FILE": f"{arguments.out}/start/%p.profraw"}
     start_demo(arguments, "start", **counted)[0].stop()
+    server = Process(arguments.out / "server.log", [arguments.fixture, "--json"])
     # The services have other keys than those that are called later, so they need a database of their own.
-    system = System(argparse.Namespace(**{**vars(arguments), "database": arguments.start_database}), callers=1)
-    running = [system.start(name, **counted) for name in SERVICES]
-    system.wait_until_ready()
-    for process in running:
+    of_start = argparse.Namespace(**{**vars(arguments), "database": arguments.start_database})
+    _, running = ratio.start_separate(of_start, server.url, **counted)
+    for process in (*running, server):
         process.stop()
 
 
