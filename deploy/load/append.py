@@ -21,7 +21,7 @@ import statistics
 import subprocess
 import time
 
-from load import Process, free_ports, ghz
+from load import Process, append_records, free_ports
 
 # Approximate size of a record in its canonical form, in bytes.
 RECORD = 900
@@ -34,10 +34,10 @@ class AuditService:
 
     def __init__(self, arguments, name, store):
         data, self.name = arguments.out / "data", name
-        (self.port,) = free_ports(1)
+        self.port, self.probes = free_ports(2)
         certs = {"cert": "certs/audit.pem", "key": "certs/audit.key", "ca": "certs/ca.pem"}
         keys = {"mac_key_file": "keys/audit-mac.key", "log_key_file": "keys/audit-log.pem", "details_key_file": "keys/audit-details.key"}
-        section = {"listen": f"127.0.0.1:{self.port}", "tls": certs, "store": store, **keys}
+        section = {"listen": f"127.0.0.1:{self.port}", "probes": f"127.0.0.1:{self.probes}", "tls": certs, "store": store, **keys}
         config = data / f"audit-{name}.yaml"
         # JSON is valid YAML.
         config.write_text(json.dumps({"telemetry": {"log": "warn"}, "audit": section}, indent=2))
@@ -45,7 +45,7 @@ class AuditService:
 
     def append(self, arguments, in_flight):
         options = ["--concurrency", in_flight, "--connections", min(in_flight, CONNECTIONS)]
-        return ghz(arguments, "audit.Append", self.port, arguments.seconds, *map(str, options))
+        return append_records(arguments, self.port, self.probes, arguments.seconds, *map(str, options))
 
 
 def prepare(arguments):

@@ -11,6 +11,7 @@ import argparse
 import atexit
 import concurrent.futures
 import contextlib
+import functools
 import json
 import os
 import pathlib
@@ -19,6 +20,7 @@ import socket
 import subprocess
 import threading
 import time
+import urllib.request
 
 TICKS = os.sysconf("SC_CLK_TCK")
 # The caller and the call, from the hospital demo.
@@ -107,7 +109,8 @@ class System:
         self.root, self.database = arguments.root, arguments.database
         shutil.rmtree(self.data, ignore_errors=True)
         self.data.mkdir(parents=True)
-        self.ports = dict(zip(SERVICES, free_ports(len(SERVICES))))
+        *ports, self.audit_probes = free_ports(len(SERVICES) + 1)
+        self.ports = dict(zip(SERVICES, ports))
         # `up` creates the keys and the database that the tools query.
         self.service("up", "--data-dir", self.data, "--listen", "127.0.0.1:0", "--demo", "hospital").stop()
         self.run("certs", "dev", "--data-dir", self.data)
@@ -167,7 +170,14 @@ class System:
                 store=self.database,
                 links={"audit": at["audit"], "memory": at["memory"]},
             ),
-            "audit": section("audit", mac_key_file="keys/audit-mac.key", log_key_file="keys/audit-log.pem", details_key_file="keys/audit-details.key", store=self.database),
+            "audit": section(
+                "audit",
+                mac_key_file="keys/audit-mac.key",
+                log_key_file="keys/audit-log.pem",
+                details_key_file="keys/audit-details.key",
+                store=self.database,
+                probes=f"127.0.0.1:{self.audit_probes}",
+            ),
             "memory": section(
                 "memory", master_key_file="keys/memory.key", store=self.database, links={"policy": at["policy"], "audit": at["audit"]}
             ),
@@ -237,6 +247,24 @@ def ghz(arguments, scenario, port, seconds, *options):
     return {"good": report["count"], "per_second": report["rps"], "p50_ms": quantiles[50], "p99_ms": quantiles[99]}
 
 
+def append_records(arguments, port, probes, seconds, *options):
+    """Appends records with ghz. ghz does not see an error of one record in a stream of results, so the service's metric is compared."""
+    before = durable_records(probes)
+    row = ghz(arguments, "audit.Append", port, seconds, *options)
+    if (durable := durable_records(probes) - before) < row["good"]:
+        raise SystemExit(f"audit.Append: only {durable} of {row['good']} records are durable")
+    return row
+
+
+def durable_records(probes):
+    """The number of records that the audit service has made durable since its start, from the port of its metrics."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{probes}/metrics", timeout=10) as response:
+        for line in response.read().decode().splitlines():
+            if line.startswith("wardgate_audit_records_total"):
+                return int(float(line.split()[-1]))
+    return 0
+
+
 def measured(process, load):
     """The report of `load`, with the requests per second of CPU time."""
     before = process.cpu_seconds()
@@ -254,9 +282,13 @@ def each(arguments, system, running):
     rows = {}
     for scenario, service in SCENARIOS.items():
         port = system.ports[service]
+        if service == "audit":
+            load = functools.partial(append_records, arguments, port, system.audit_probes)
+        else:
+            load = functools.partial(ghz, arguments, scenario, port)
         # Warm-up of connections, caches and statements.
-        ghz(arguments, scenario, port, 1)
-        rows[scenario] = measured(running[service], lambda: ghz(arguments, scenario, port, arguments.seconds))
+        load(1)
+        rows[scenario] = measured(running[service], lambda: load(arguments.seconds))
         show(scenario, rows[scenario])
     system.bench(1)
     before = {name: process.cpu_seconds() for name, process in running.items()}
