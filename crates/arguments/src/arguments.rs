@@ -67,14 +67,14 @@ fn sentences(complaints: &[ArgumentFault]) -> String {
 
 impl Arguments {
     /// Reads `raw`, which must be one JSON object.
-    pub fn read(schema: &InputSchema, raw: &[u8]) -> Result<Self, InvalidArguments> {
-        read(schema, raw, false)
+    pub fn parse(schema: &InputSchema, raw: &[u8]) -> Result<Self, InvalidArguments> {
+        parse_arguments(schema, raw, false)
     }
 
-    /// Reads arguments like [`Self::read`], for a call on whose arguments a policy decided. Rejects a value that coercion
+    /// Reads arguments like [`Self::parse`], for a call on whose arguments a policy decided. Rejects a value that coercion
     /// would change from what the policy saw.
-    pub fn read_as_decided(schema: &InputSchema, raw: &[u8]) -> Result<Self, InvalidArguments> {
-        read(schema, raw, true)
+    pub fn parse_as_decided(schema: &InputSchema, raw: &[u8]) -> Result<Self, InvalidArguments> {
+        parse_arguments(schema, raw, true)
     }
 
     /// Returns the values by name.
@@ -88,7 +88,11 @@ impl Arguments {
     }
 }
 
-fn read(schema: &InputSchema, raw: &[u8], as_decided: bool) -> Result<Arguments, InvalidArguments> {
+fn parse_arguments(
+    schema: &InputSchema,
+    raw: &[u8],
+    as_decided: bool,
+) -> Result<Arguments, InvalidArguments> {
     let Ok(Members(members)) = serde_json::from_slice(raw) else {
         return Err(InvalidArguments::because("send a single JSON object"));
     };

@@ -29,7 +29,7 @@ pub(crate) enum SchemaViolation<'i> {
 
 impl CompiledSchema {
     pub(crate) fn new(schema: Value) -> Result<Self, UnusableSchema> {
-        let outline = SchemaOutline::of(&schema)?;
+        let outline = SchemaOutline::from_schema(&schema)?;
         let validator = jsonschema::options()
             .offline()
             .should_validate_formats(true)

@@ -24,10 +24,10 @@
 //!     "required": ["city"],
 //! }))?;
 //!
-//! let arguments = Arguments::read(&schema, br#"{"city": "Hue", "days": "5"}"#)?;
+//! let arguments = Arguments::parse(&schema, br#"{"city": "Hue", "days": "5"}"#)?;
 //! assert_eq!(arguments.values()["days"], json!(5));
 //!
-//! let invalid = Arguments::read(&schema, b"{}").unwrap_err();
+//! let invalid = Arguments::parse(&schema, b"{}").unwrap_err();
 //! assert_eq!(invalid.to_string(), "Invalid arguments: `city` is required");
 //! assert_eq!(invalid.complaints()[0].path, "/city");
 //! # Ok::<(), Box<dyn std::error::Error>>(())

@@ -90,16 +90,16 @@ impl InputSchema {
         ]
         .iter()
         .any(|keyword| schema.get(keyword).is_some());
-        Self::read(schema, says_more, |_, _| true)
+        Self::from_schema(schema, says_more, |_, _| true)
     }
 
     /// Compiles the schema of a tool that is defined elsewhere, with the semantics of JSON Schema: arguments that
     /// `properties` does not name are accepted unless the schema excludes them. A default that does not fit is ignored.
     pub fn open(schema: &Value) -> Result<Self, UnusableSchema> {
-        Self::read(schema, true, default_fits)
+        Self::from_schema(schema, true, default_fits)
     }
 
-    fn read(
+    fn from_schema(
         schema: &Value,
         open: bool,
         keep_default: impl Fn(&Value, &Value) -> bool,

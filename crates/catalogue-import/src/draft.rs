@@ -70,7 +70,7 @@ pub(super) struct ToolDraft {
 impl ToolDraft {
     /// Sets the description from imported text.
     pub(super) fn describe(&mut self, text: &str) {
-        let description = Description::of(text, MAX_DESCRIPTION);
+        let description = Description::from_text(text, MAX_DESCRIPTION);
         if description.had_hidden {
             self.reviews
                 .push("invisible characters were removed from the description".to_owned());
@@ -85,7 +85,7 @@ impl ToolDraft {
 }
 
 impl Draft {
-    pub(super) fn of(origin: &'static str) -> Self {
+    pub(super) fn new(origin: &'static str) -> Self {
         Self {
             origin,
             sources: YamlWriter::indented(2),

@@ -53,7 +53,7 @@ pub fn mcp_servers(text: &str) -> Result<ImportedCatalogue, ImportError> {
             ImportError::Unreadable("it has neither `mcpServers` nor `servers`".to_owned())
         })?;
     let mut import = McpServersImport {
-        draft: Draft::of("the MCP servers of a client"),
+        draft: Draft::new("the MCP servers of a client"),
         inputs: inputs(&root),
         taken: BTreeMap::new(),
     };

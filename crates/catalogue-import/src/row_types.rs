@@ -340,7 +340,7 @@ mod tests {
         \0\0\0\0\0\0\0\0\0\0ijklmnopqrst\0mysql_native_password\0";
 
     /// Returns the schema and the notes for tools of one source, whose results are of the type `Row`.
-    async fn of(url: &str, tools: &[(&str, &str, &str)]) -> (String, Vec<String>) {
+    async fn describe_tools(url: &str, tools: &[(&str, &str, &str)]) -> (String, Vec<String>) {
         let mut text = format!("sources:\n  main: {url}\ntools:\n");
         for (name, execute, result) in tools {
             let _ = write!(
@@ -377,7 +377,7 @@ mod tests {
         connection.close().await.unwrap();
         let source = format!("{{ type: sqlite, url: \"sqlite:{}\" }}", file.display());
         let statement = "{ type: sql, source: main, statement: \"SELECT id, n, sealed, day, price FROM t WHERE n > :n\" }";
-        let (schema, notes) = of(
+        let (schema, notes) = describe_tools(
             &source,
             &[(
                 "a",
@@ -404,7 +404,7 @@ mod tests {
         let source = "{ type: sqlite, url: \"sqlite:/nowhere/at/all.sqlite\" }";
         let statement = "{ type: sql, source: main, statement: \"SELECT id, years FROM t\" }";
         let result = "{ entity: Row, key: id, classes: { id: none, years: phi.age } }";
-        let (schema, notes) = of(source, &[("a", statement, result)]).await;
+        let (schema, notes) = describe_tools(source, &[("a", statement, result)]).await;
         assert_eq!(
             lines(&schema),
             ["entity Row {", "id?: String,", "years?: Long,", "};"]
@@ -425,7 +425,7 @@ mod tests {
         );
         let statement = "{ type: sql, source: main, statement: \"SELECT 1 AS id\" }";
         let result = "{ entity: Row, key: id, classes: { id: none } }";
-        let (_, notes) = of(&source, &[("a", statement, result)]).await;
+        let (_, notes) = describe_tools(&source, &[("a", statement, result)]).await;
         assert!(!file.exists());
         assert!(
             notes[0].contains("its database does not provide them"),
@@ -443,7 +443,7 @@ mod tests {
         for kind in ["postgres", "mysql"] {
             let source = format!("{{ type: {kind}, url: \"{kind}://ada@127.0.0.1:{port}/d\" }}");
             let tools = [("a", statement, result)];
-            let asked = timeout(2 * LIMIT, of(&source, &tools)).await;
+            let asked = timeout(2 * LIMIT, describe_tools(&source, &tools)).await;
             let (schema, notes) = asked.unwrap();
             assert_eq!(lines(&schema), ["entity Row {", "id?: String,", "};"]);
             assert!(
@@ -470,7 +470,7 @@ mod tests {
             statement,
             "{ entity: Row, key: id, classes: { id: none } }",
         )];
-        let both = async { tokio::join!(server, of(&source, &tools)) };
+        let both = async { tokio::join!(server, describe_tools(&source, &tools)) };
         let (received, (_, notes)) = timeout(2 * LIMIT, both).await.unwrap();
         assert_eq!(received, 0, "the client answered in plain text: {notes:?}");
         assert!(
@@ -483,7 +483,7 @@ mod tests {
     async fn a_row_type_has_the_columns_of_all_its_tools_and_none_whose_types_differ() {
         let source = "{ type: http, base_url: \"https://rows.example\" }";
         let execute = "{ type: http, source: main, method: GET, path: /x }";
-        let (schema, notes) = of(
+        let (schema, notes) = describe_tools(
             source,
             &[
                 ("a", execute, "{ entity: Row, key: id, internal: [owner], classes: { id: none, x: phi.age } }"),

@@ -86,7 +86,7 @@ pub(super) struct Description {
 impl Description {
     /// Cleans `text`: removes invisible characters and trailing blanks, merges consecutive blank lines, and truncates the
     /// text to `most` characters.
-    pub(super) fn of(text: &str, most: usize) -> Self {
+    pub(super) fn from_text(text: &str, most: usize) -> Self {
         let text = text.replace("\r\n", "\n").replace(['\r', '\t'], " ");
         let visible = remove_invisible(&text);
         let mut clean = String::new();
@@ -150,10 +150,10 @@ mod tests {
     #[test]
     fn a_description_shows_all_that_it_holds() {
         let text = "One\u{200b} \r\n\n\n\n  two\u{202e}\u{e0041}\u{0}\tthree  ";
-        let description = Description::of(text, 100);
+        let description = Description::from_text(text, 100);
         assert_eq!(description.text, "One\n\n  two three");
         assert!(description.had_hidden && !description.is_cut);
-        let cut = Description::of("äöü", 2);
+        let cut = Description::from_text("äöü", 2);
         assert_eq!((cut.text.as_str(), cut.is_cut), ("äö…", true));
     }
 }

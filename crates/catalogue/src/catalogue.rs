@@ -73,7 +73,7 @@ impl Catalogue {
         match texts(path) {
             Ok(texts) => Self::parse_with(&texts, variables),
             Err(error) => {
-                let mut faults = Faults::of(path);
+                let mut faults = Faults::for_file(path);
                 faults.add(
                     Position::START,
                     format!("the file cannot be read: {error}"),
@@ -102,7 +102,7 @@ impl Catalogue {
     }
 
     fn parse_with(texts: &[FileText], variables: SourceVariables<'_>) -> Result<Self, Vec<Fault>> {
-        let mut faults = Faults::of(Path::new(""));
+        let mut faults = Faults::for_file(Path::new(""));
         let mut nodes = Vec::new();
         for FileText { path, text } in texts {
             faults.in_file(path);
@@ -118,21 +118,25 @@ impl Catalogue {
         let mut parts = Vec::new();
         for (path, node) in &nodes {
             faults.in_file(path);
-            parts.extend(Parts::of(path, node, &mut faults));
+            parts.extend(Parts::from_node(path, node, &mut faults));
         }
-        let mut catalogue = Self::read(&parts, variables, &mut faults);
+        let mut catalogue = Self::from_parts(&parts, variables, &mut faults);
         catalogue.warnings = faults.into_warnings()?;
         Ok(catalogue)
     }
 
-    fn read(parts: &[Parts<'_>], variables: SourceVariables<'_>, faults: &mut Faults) -> Self {
+    fn from_parts(
+        parts: &[Parts<'_>],
+        variables: SourceVariables<'_>,
+        faults: &mut Faults,
+    ) -> Self {
         let mut secret_files = Vec::new();
         let sources = read_sources(parts, variables, &mut secret_files, faults);
         let mut classes = ClassReader::default();
         for part in parts {
             faults.in_file(part.path);
             if let Some(node) = part.classes {
-                classes.read(node, faults);
+                classes.add_classes(node, faults);
             }
         }
         let forms = classes.finish();
@@ -150,7 +154,7 @@ impl Catalogue {
                 .map(|node| faults.list(node, "tools"))
                 .unwrap_or_default()
             {
-                if let Some(tool) = Tool::read(node, &file, faults) {
+                if let Some(tool) = Tool::from_node(node, &file, faults) {
                     tools.push((part.path, node, tool));
                 }
             }
@@ -276,8 +280,8 @@ fn base(path: &Path) -> &Path {
 }
 
 impl<'n> Parts<'n> {
-    fn of(path: &'n Path, node: &'n Node, faults: &mut Faults) -> Option<Self> {
-        let mut fields = FieldReader::of(node, "the file", faults)?;
+    fn from_node(path: &'n Path, node: &'n Node, faults: &mut Faults) -> Option<Self> {
+        let mut fields = FieldReader::new(node, "the file", faults)?;
         let types = fields.optional("types");
         let parts = Self {
             path,
@@ -313,7 +317,7 @@ fn read_sources(
         for entry in entries.unwrap_or_default() {
             let (key, _) = entry;
             let base = base(part.path);
-            let settings = SourceSettings::read(entry, base, variables, secret_files, faults);
+            let settings = SourceSettings::from_entry(entry, base, variables, secret_files, faults);
             if let Some(settings) = &settings {
                 check_content(settings, &mut taken, faults);
             }
@@ -392,7 +396,10 @@ fn version(
     for toolset in toolsets {
         names.push_str(&format!("{toolset:?}\n"));
     }
-    for offers in sources.iter().filter_map(|it| Offers::of(it, tools)) {
+    for offers in sources
+        .iter()
+        .filter_map(|it| Offers::from_source(it, tools))
+    {
         names.push_str(&format!("{}\n", offers.digest()));
     }
     for form in forms.iter() {

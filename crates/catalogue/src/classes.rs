@@ -19,7 +19,7 @@ pub(crate) struct ClassReader(BTreeMap<ColumnClass, ClassForms>);
 
 impl ClassReader {
     /// Adds the classes of one file.
-    pub(crate) fn read(&mut self, node: &Node, faults: &mut Faults) {
+    pub(crate) fn add_classes(&mut self, node: &Node, faults: &mut Faults) {
         for (key, node) in faults.map(node, "classes").unwrap_or_default() {
             let Ok(class) = key.name.parse::<ColumnClass>() else {
                 faults.add(
@@ -48,7 +48,7 @@ impl ClassReader {
 }
 
 fn read_forms(class: &ColumnClass, node: &Node, faults: &mut Faults) -> Option<ClassForms> {
-    let mut fields = FieldReader::of(node, class.as_str(), faults)?;
+    let mut fields = FieldReader::new(node, class.as_str(), faults)?;
     let kind = fields.optional("kind");
     let [partial, generalised] = ["partial", "generalised"].map(|tier| fields.optional(tier));
     fields.finish(faults);
@@ -117,7 +117,7 @@ fn read_form(node: &Node, faults: &mut Faults) -> Option<Form> {
 
 /// Reads a form with a measure, such as `{ round: 1000 }`.
 fn read_measured_form(node: &Node, faults: &mut Faults) -> Option<Form> {
-    let mut fields = FieldReader::of(node, "a form", faults)?;
+    let mut fields = FieldReader::new(node, "a form", faults)?;
     let measures = [
         "last",
         "last_digits",

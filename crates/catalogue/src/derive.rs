@@ -32,7 +32,7 @@ pub(crate) enum DerivedValue {
 pub struct DerivedArguments(BTreeMap<String, DerivedValue>);
 
 impl DerivedArguments {
-    pub(super) fn read(node: &Node, input: &InputSchema, faults: &mut Faults) -> Self {
+    pub(super) fn from_node(node: &Node, input: &InputSchema, faults: &mut Faults) -> Self {
         let mut derive = BTreeMap::new();
         for (key, node) in faults.map(node, "derive").unwrap_or_default() {
             if input.property(&key.name).is_some() {
@@ -148,7 +148,7 @@ fn read_claim_or_choice(
     input: &InputSchema,
     faults: &mut Faults,
 ) -> Option<DerivedValue> {
-    let mut fields = FieldReader::of(node, "derive", faults)?;
+    let mut fields = FieldReader::new(node, "derive", faults)?;
     if let Some(claim) = fields.optional("caller") {
         fields.finish(faults);
         let claim = faults.text(claim, "caller")?;

@@ -24,13 +24,13 @@ pub(super) fn is_execute(key: &str) -> bool {
 }
 
 impl<'n> Execution<'n> {
-    pub(super) fn of(
+    pub(super) fn from_entry(
         (key, node): (&Key, &'n Node),
         types: &Types<'n>,
         faults: &mut Faults,
     ) -> Option<Self> {
         let fix = "add `type`, for example `type: sql`";
-        let mut fields = FieldReader::of(node, key.name.as_str(), faults)?;
+        let mut fields = FieldReader::new(node, key.name.as_str(), faults)?;
         let kind = fields.required("type", fix, faults)?;
         let word = match &kind.value {
             Yaml::Text(word) => types.get(word.as_str()).copied(),
@@ -70,12 +70,12 @@ impl<'n> Execution<'n> {
         faults: &mut Faults,
     ) -> DerivedArguments {
         match self.derive.zip(input) {
-            Some((node, input)) => DerivedArguments::read(node, input, faults),
+            Some((node, input)) => DerivedArguments::from_node(node, input, faults),
             None => DerivedArguments::default(),
         }
     }
 
-    pub(super) fn read(mut self, scope: &mut Scope<'_, '_>) -> Option<Plan> {
+    pub(super) fn read_plan(mut self, scope: &mut Scope<'_, '_>) -> Option<Plan> {
         let word = scope.faults.text(self.kind, "type")?;
         let Some((_, read)) = KINDS.into_iter().find(|(name, _)| *name == word) else {
             let names = KINDS.map(|(name, _)| name);

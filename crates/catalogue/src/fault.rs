@@ -62,7 +62,7 @@ pub(crate) struct Faults {
 }
 
 impl Faults {
-    pub(crate) fn of(file: &Path) -> Self {
+    pub(crate) fn for_file(file: &Path) -> Self {
         Self {
             file: file.to_owned(),
             found: Vec::new(),
@@ -292,7 +292,11 @@ pub(crate) struct FieldReader<'n> {
 
 impl<'n> FieldReader<'n> {
     /// Creates a reader of `node`. `what` names the map in faults, for example ``tool `x` ``.
-    pub(crate) fn of(node: &'n Node, what: impl Into<String>, faults: &mut Faults) -> Option<Self> {
+    pub(crate) fn new(
+        node: &'n Node,
+        what: impl Into<String>,
+        faults: &mut Faults,
+    ) -> Option<Self> {
         let what = what.into();
         let entries = faults.map(node, &what)?;
         Some(Self {
@@ -303,14 +307,14 @@ impl<'n> FieldReader<'n> {
         })
     }
 
-    /// Creates a reader like [`Self::of`], which takes missing keys of `node` from `defaults`.
+    /// Creates a reader like [`Self::new`], which takes missing keys of `node` from `defaults`.
     pub(crate) fn with_defaults(
         node: &'n Node,
         defaults: &'n Node,
         what: impl Into<String>,
         faults: &mut Faults,
     ) -> Option<Self> {
-        let mut fields = Self::of(node, what, faults)?;
+        let mut fields = Self::new(node, what, faults)?;
         for (key, value) in faults.map(defaults, &fields.what)? {
             if !fields.entries.iter().any(|(own, _)| own.name == key.name) {
                 fields.entries.push((key, value));
@@ -320,7 +324,7 @@ impl<'n> FieldReader<'n> {
     }
 
     /// Removes and returns the first entry whose key satisfies `is_it`. `name` is the name of the key in faults.
-    pub(crate) fn take(
+    pub(crate) fn take_entry(
         &mut self,
         name: &'static str,
         is_it: impl Fn(&str) -> bool,

@@ -46,7 +46,7 @@ pub struct AttachedFile {
 
 impl AttachedFile {
     /// Creates the state of the file at `path` from metadata that was read before its content.
-    pub(crate) fn of(path: PathBuf, found: &Metadata) -> Self {
+    pub(crate) fn from_metadata(path: PathBuf, found: &Metadata) -> Self {
         Self {
             path,
             stamp: Some((found.len(), found.modified().ok())),
@@ -61,7 +61,7 @@ impl AttachedFile {
     /// Returns the current state of the file.
     fn now(&self) -> Self {
         match std::fs::metadata(&self.path) {
-            Ok(found) => Self::of(self.path.clone(), &found),
+            Ok(found) => Self::from_metadata(self.path.clone(), &found),
             Err(_) => Self {
                 path: self.path.clone(),
                 stamp: None,
@@ -72,7 +72,7 @@ impl AttachedFile {
 
 impl Files {
     /// Reads the files of the catalogue at `path`, which is a file or a directory, and the state of the `attached` files.
-    pub fn read(path: &Path, attached: &[AttachedFile]) -> std::io::Result<Self> {
+    pub fn load(path: &Path, attached: &[AttachedFile]) -> std::io::Result<Self> {
         let lock = match std::fs::read_to_string(lock_path(path)) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
             read => read?,

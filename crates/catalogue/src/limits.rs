@@ -8,7 +8,7 @@ use crate::fault::{Faults, FieldReader};
 use wardgate_resilience::{BreakerSettings, LimitSettings, ParseRateError, RetrySettings};
 
 pub(super) fn read_limits(node: &Node, faults: &mut Faults) -> Option<LimitSettings> {
-    let mut fields = FieldReader::of(node, "limits", faults)?;
+    let mut fields = FieldReader::new(node, "limits", faults)?;
     let concurrency = fields.optional("concurrency");
     let concurrency = concurrency.and_then(|node| count(node, "concurrency", faults));
     let per_caller = fields.optional("per_caller").and_then(|node| {
@@ -27,7 +27,7 @@ pub(super) fn read_limits(node: &Node, faults: &mut Faults) -> Option<LimitSetti
 }
 
 pub(super) fn read_retry(node: &Node, faults: &mut Faults) -> Option<RetrySettings> {
-    let mut fields = FieldReader::of(node, "retry", faults)?;
+    let mut fields = FieldReader::new(node, "retry", faults)?;
     let default = RetrySettings::default();
     let attempts = fields.optional("attempts");
     let attempts = attempts.and_then(|node| count(node, "attempts", faults));
@@ -44,7 +44,7 @@ pub(super) fn read_retry(node: &Node, faults: &mut Faults) -> Option<RetrySettin
 }
 
 pub(super) fn read_breaker(node: &Node, faults: &mut Faults) -> Option<BreakerSettings> {
-    let mut fields = FieldReader::of(node, "breaker", faults)?;
+    let mut fields = FieldReader::new(node, "breaker", faults)?;
     let default = BreakerSettings::default();
     let failures = fields.optional("failures");
     let failures = failures.and_then(|node| count(node, "failures", faults));

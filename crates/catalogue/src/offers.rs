@@ -29,7 +29,7 @@ pub struct Offers {
 
 impl Offers {
     /// Returns the offers of `source`, or `None` if it offers only tools. `tools` are the tools of the whole catalogue.
-    pub fn of(source: &SourceSettings, tools: &[Tool]) -> Option<Self> {
+    pub fn from_source(source: &SourceSettings, tools: &[Tool]) -> Option<Self> {
         let name: ToolName = source.name.parse().ok()?;
         let settings = match &source.kind {
             SourceKind::Mcp(settings) => settings,

@@ -172,20 +172,20 @@ impl ResultShape {
 
     /// Reads the `result` of a tool. `dialect` is the dialect of the source if it is an SQL database. Returns `None` if
     /// there are faults, so that no further faults are derived from them.
-    pub(super) fn read(
+    pub(super) fn from_node(
         node: &Node,
         default: Shape,
         dialect: Option<SqlDialect>,
         faults: &mut Faults,
     ) -> Option<Self> {
         let faults_before = faults.count();
-        let mut fields = FieldReader::of(node, "result", faults)?;
+        let mut fields = FieldReader::new(node, "result", faults)?;
         let rows = fields.optional("rows");
-        let rows = rows.and_then(|node| Selector::read(node, "rows", faults));
+        let rows = rows.and_then(|node| Selector::from_node(node, "rows", faults));
         let columns = fields.optional("columns");
         let columns = columns.map(|node| read_columns(node, faults));
         let error = fields.optional("error");
-        let error = error.and_then(|node| Selector::read(node, "error", faults));
+        let error = error.and_then(|node| Selector::from_node(node, "error", faults));
         let shape_node = fields.optional("shape");
         let text = fields.optional("text");
         let separator = fields.optional("separator");
@@ -205,7 +205,7 @@ impl ResultShape {
             .unwrap_or_default();
         let subjects = fields
             .optional("subject")
-            .map(|node| subject_key::read(node, faults))
+            .map(|node| subject_key::read_subject_keys(node, faults))
             .unwrap_or_default();
         let empty_error = fields
             .optional("empty")
@@ -402,7 +402,7 @@ fn read_max_rows(node: &Node, faults: &mut Faults) -> Option<MaxRows> {
     let Yaml::Map(_) = node.value else {
         return faults.positive(node, "max_rows").map(MaxRows::Fixed);
     };
-    let mut fields = FieldReader::of(node, "max_rows", faults)?;
+    let mut fields = FieldReader::new(node, "max_rows", faults)?;
     let argument = fields.required(
         "argument",
         "use an argument that contains the number of rows",
@@ -435,7 +435,7 @@ fn read_columns(node: &Node, faults: &mut Faults) -> Vec<(Arc<str>, Selector)> {
     columns
         .iter()
         .filter_map(|(key, node)| {
-            let place = Selector::read(node, &key.name, faults)?;
+            let place = Selector::from_node(node, &key.name, faults)?;
             Some((Arc::from(key.name.as_str()), place))
         })
         .collect()
@@ -495,7 +495,7 @@ fn read_row_rule(
 }
 
 fn read_empty(node: &Node, faults: &mut Faults) -> Option<Template> {
-    let mut fields = FieldReader::of(node, "empty", faults)?;
+    let mut fields = FieldReader::new(node, "empty", faults)?;
     let error = fields.required(
         "error",
         "add `error`, the message for a result without rows",

@@ -29,7 +29,7 @@ pub(super) fn compile(node: &Node, what: &str, faults: &mut Faults) -> Option<In
 }
 
 /// Reads the `input_schema` of a tool and checks its defaults.
-pub(super) fn read(node: &Node, faults: &mut Faults) -> Option<InputSchema> {
+pub(super) fn read_input_schema(node: &Node, faults: &mut Faults) -> Option<InputSchema> {
     let schema = compile(node, "input_schema", faults)?;
     if let Some(declared) = node.get("properties") {
         for (_, property) in faults.map(declared, "properties")? {

@@ -79,7 +79,7 @@ impl<'s> Scope<'s, '_> {
 
     /// Reads JSON whose placeholders must be arguments or derived values.
     pub(crate) fn json_template(&mut self, node: &Node) -> JsonTemplate {
-        let template = JsonTemplate::read(node);
+        let template = JsonTemplate::from_node(node);
         self.check_places(template.places().into_iter(), node.at);
         template
     }

@@ -30,7 +30,7 @@ impl fmt::Display for Selector {
 }
 
 impl Selector {
-    pub(crate) fn read(node: &Node, what: &str, faults: &mut Faults) -> Option<Self> {
+    pub(crate) fn from_node(node: &Node, what: &str, faults: &mut Faults) -> Option<Self> {
         let text = faults.text(node, what)?;
         if text.starts_with('/') {
             return Some(Self::Pointer(text.to_owned()));

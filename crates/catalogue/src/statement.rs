@@ -117,7 +117,7 @@ impl Statement {
             params: Vec::new(),
             names: Vec::new(),
             columns: None,
-            handling: RowHandling::read(dialect, sql)?,
+            handling: RowHandling::from_sql(dialect, sql)?,
             before_limit: 0,
         };
         let limit_at = statement.handling.limit.as_ref().map(|limit| limit.at);

@@ -25,7 +25,7 @@ impl SubjectKey {
 }
 
 /// Reads one key or a list of keys, each of which is the name of a column or `{ argument: NAME }`.
-pub(crate) fn read(node: &Node, faults: &mut Faults) -> Vec<SubjectKey> {
+pub(crate) fn read_subject_keys(node: &Node, faults: &mut Faults) -> Vec<SubjectKey> {
     match &node.value {
         Yaml::List(keys) => {
             let keys = keys.iter().filter_map(|key| read_one(key, faults));
@@ -40,7 +40,7 @@ fn read_one(node: &Node, faults: &mut Faults) -> Option<SubjectKey> {
         let column = faults.text(node, "subject")?;
         return Some(SubjectKey::Column(column.to_owned()));
     };
-    let mut fields = FieldReader::of(node, "subject", faults)?;
+    let mut fields = FieldReader::new(node, "subject", faults)?;
     let argument = fields.required("argument", "use the argument that contains the key", faults);
     fields.finish(faults);
     let argument = argument?;

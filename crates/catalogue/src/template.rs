@@ -196,7 +196,7 @@ pub enum JsonTemplate {
 }
 
 impl JsonTemplate {
-    pub(crate) fn read(node: &Node) -> Self {
+    pub(crate) fn from_node(node: &Node) -> Self {
         match &node.value {
             Yaml::Text(text) => {
                 let template = Template::parse(text, node.at);
@@ -205,11 +205,11 @@ impl JsonTemplate {
                     _ => Self::Text(template),
                 }
             }
-            Yaml::List(items) => Self::List(items.iter().map(Self::read).collect()),
+            Yaml::List(items) => Self::List(items.iter().map(Self::from_node).collect()),
             Yaml::Map(entries) => Self::Map(
                 entries
                     .iter()
-                    .map(|(key, node)| (key.name.clone(), Self::read(node)))
+                    .map(|(key, node)| (key.name.clone(), Self::from_node(node)))
                     .collect(),
             ),
             _ => Self::Fixed(node.to_value()),
@@ -295,7 +295,7 @@ mod tests {
             "{ n: '{n}', text: 'n={n}', list: ['{list}', '{missing}', fixed], gone: '{missing}', deep: { a: '{a}', k: 1.5 } }",
         )
         .unwrap();
-        let template = JsonTemplate::read(&node);
+        let template = JsonTemplate::from_node(&node);
         assert_eq!(
             template.fill(&values()).unwrap().unwrap(),
             json!({"n": 7, "text": "n=7", "list": [[1, "x"], "fixed"], "deep": {"a": "{n}", "k": 1.5}})

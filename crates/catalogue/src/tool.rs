@@ -78,7 +78,7 @@ pub(super) struct ToolPositions {
 impl ToolPositions {
     /// Reads the positions of the tool at `node`. If the tool has no `result`, the position of its classes is that of
     /// `execute`.
-    fn read(node: &Node, result: Option<&Node>, execute: Position, faults: &Faults) -> Self {
+    fn from_node(node: &Node, result: Option<&Node>, execute: Position, faults: &Faults) -> Self {
         Self {
             name: faults.position(node.follow("/name").at),
             classes: faults.position(result.map_or(execute, |it| it.follow("/classes").at)),
@@ -177,8 +177,8 @@ impl Tool {
         &self.result
     }
 
-    pub(super) fn read(node: &Node, file: &ToolFile<'_>, faults: &mut Faults) -> Option<Self> {
-        let mut fields = FieldReader::of(node, what(node), faults)?;
+    pub(super) fn from_node(node: &Node, file: &ToolFile<'_>, faults: &mut Faults) -> Option<Self> {
+        let mut fields = FieldReader::new(node, what(node), faults)?;
         let name = fields
             .required("name", "add a `name`", faults)
             .and_then(|node| name(node, faults));
@@ -197,14 +197,14 @@ impl Tool {
             .map(|node| faults.tags(node))
             .unwrap_or_default();
         let annotations = fields.optional("annotations");
-        let hints = annotations.map(|node| Hints::read(node, faults));
+        let hints = annotations.map(|node| Hints::from_node(node, faults));
         let hints = hints.unwrap_or_default();
         let input_node = fields.required(
             "input_schema",
             "add `input_schema: { type: object, properties: {} }`",
             faults,
         );
-        let input = input_node.and_then(|node| schema::read(node, faults));
+        let input = input_node.and_then(|node| schema::read_input_schema(node, faults));
         let output = fields.optional("output_schema");
         if let Some(output) = output {
             schema::compile(output, "output_schema", faults);
@@ -223,13 +223,13 @@ impl Tool {
             .optional("cache")
             .and_then(|node| cache(node, hints.read_only, faults));
         let result_node = fields.optional("result");
-        let execute = fields.take("execute", is_execute);
+        let execute = fields.take_entry("execute", is_execute);
         fields.finish(faults);
         let execute = execute.or_else(|| miss_execute(node, faults))?;
-        let execution = Execution::of(execute, file.types, faults)?;
+        let execution = Execution::from_entry(execute, file.types, faults)?;
         let (at, word) = (execution.at(), execution.word);
         let derive = execution.derive(input.as_ref(), faults);
-        let plan = execution.read(&mut Scope {
+        let plan = execution.read_plan(&mut Scope {
             faults,
             input: input.as_ref(),
             derive: &derive,
@@ -241,12 +241,12 @@ impl Tool {
             .and_then(|plan| Some(plan.statement()?.dialect()));
         let shape = plan.as_ref().map_or(Shape::Rows, Plan::shape);
         let result = match result_node {
-            Some(node) => ResultShape::read(node, shape, dialect, faults),
+            Some(node) => ResultShape::from_node(node, shape, dialect, faults),
             None => Some(ResultShape::plain(shape)),
         };
         let (plan, input, result) = (plan?, input?, result?.with_forms(file.forms));
         check_together(at, &plan, &input, &result, &hints, faults);
-        let positions = ToolPositions::read(node, result_node, at, faults);
+        let positions = ToolPositions::from_node(node, result_node, at, faults);
         Some(Self {
             facts: ToolFacts {
                 kind: OfferKind::Tool,
@@ -321,8 +321,8 @@ struct Hints {
 }
 
 impl Hints {
-    fn read(node: &Node, faults: &mut Faults) -> Self {
-        let Some(mut fields) = FieldReader::of(node, "annotations", faults) else {
+    fn from_node(node: &Node, faults: &mut Faults) -> Self {
+        let Some(mut fields) = FieldReader::new(node, "annotations", faults) else {
             return Self::default();
         };
         if let Some(title) = fields.optional("title") {
@@ -371,7 +371,7 @@ fn cache(node: &Node, read_only: bool, faults: &mut Faults) -> Option<Duration> 
 /// Checks that every example is a call that the schema accepts.
 fn check_examples(node: &Node, input: &InputSchema, faults: &mut Faults) {
     for example in faults.list(node, "examples") {
-        let Some(mut fields) = FieldReader::of(example, "examples", faults) else {
+        let Some(mut fields) = FieldReader::new(example, "examples", faults) else {
             continue;
         };
         let arguments = fields.required("arguments", "add the arguments of the call", faults);
@@ -383,7 +383,7 @@ fn check_examples(node: &Node, input: &InputSchema, faults: &mut Faults) {
             continue;
         };
         let raw = arguments.to_json(KeyOrder::Author);
-        if let Err(invalid) = Arguments::read(input, raw.as_bytes()) {
+        if let Err(invalid) = Arguments::parse(input, raw.as_bytes()) {
             faults.add(
                 arguments.at,
                 format!("the example does not match `input_schema`: {invalid}"),

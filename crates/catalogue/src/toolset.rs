@@ -38,7 +38,7 @@ impl Toolset {
     ) {
         for (key, node) in faults.map(node, "toolsets").unwrap_or_default() {
             let what = format!("toolsets.{}", key.name);
-            let Some(mut fields) = FieldReader::of(node, what, faults) else {
+            let Some(mut fields) = FieldReader::new(node, what, faults) else {
                 continue;
             };
             let description = fields.optional("description");

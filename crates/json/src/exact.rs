@@ -92,10 +92,10 @@ impl From<serde_json::Error> for NotJson {
 impl Json {
     /// Parses one value.
     pub fn parse(text: &str) -> Result<Self, NotJson> {
-        Self::read(serde_json::from_str(text)?, MAX_DEPTH)
+        Self::from_raw(serde_json::from_str(text)?, MAX_DEPTH)
     }
 
-    fn read(raw: &RawValue, depth: usize) -> Result<Self, NotJson> {
+    fn from_raw(raw: &RawValue, depth: usize) -> Result<Self, NotJson> {
         let below = depth.checked_sub(1).ok_or(NotJson::TooDeep)?;
         let text = raw.get();
         Ok(match text.as_bytes().first() {
@@ -107,13 +107,13 @@ impl Json {
                     if !names.insert(name.clone()) {
                         return Err(NotJson::Twice(name));
                     }
-                    object.push((name, Self::read(raw, below)?));
+                    object.push((name, Self::from_raw(raw, below)?));
                 }
                 Self::Object(object)
             }
             Some(b'[') => {
                 let items: Vec<&RawValue> = serde_json::from_str(text)?;
-                let items = items.into_iter().map(|raw| Self::read(raw, below));
+                let items = items.into_iter().map(|raw| Self::from_raw(raw, below));
                 Self::List(items.collect::<Result<_, _>>()?)
             }
             Some(b'"') => Self::Text(serde_json::from_str(text)?),

@@ -26,7 +26,7 @@ fn run(words: &[OsString]) -> Result<u8, LaunchError> {
     let [step, order_word, name, arguments @ ..] = words else {
         return Err(LaunchError::Usage);
     };
-    let order = read(order_word).ok_or(LaunchError::Usage)?;
+    let order = parse_order(order_word).ok_or(LaunchError::Usage)?;
     match step.to_str() {
         Some("keep") => supervisor::supervise(&order, &words[1..]),
         Some("become") => Err(confine::become_program(&order, name, arguments)),
@@ -34,6 +34,6 @@ fn run(words: &[OsString]) -> Result<u8, LaunchError> {
     }
 }
 
-fn read(order: &OsStr) -> Option<LaunchOrder> {
+fn parse_order(order: &OsStr) -> Option<LaunchOrder> {
     serde_json::from_str(order.to_str()?).ok()
 }

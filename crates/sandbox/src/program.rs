@@ -112,7 +112,7 @@ impl Program {
                 read = stderr.read(&mut error), if is_error_open => {
                     let read = read.map_err(RunError::Broken)?;
                     is_error_open = read > 0;
-                    standard_error.take(&error[..read], |line| listener.error_line(line));
+                    standard_error.push_bytes(&error[..read], |line| listener.error_line(line));
                 }
             }
         }

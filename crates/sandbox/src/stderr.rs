@@ -13,7 +13,7 @@ pub(super) struct StandardError {
 
 impl StandardError {
     /// Takes bytes that were read, and passes on every complete line, truncated to a maximum length.
-    pub(super) fn take(&mut self, bytes: &[u8], mut on_line: impl FnMut(&str)) {
+    pub(super) fn push_bytes(&mut self, bytes: &[u8], mut on_line: impl FnMut(&str)) {
         for &byte in bytes {
             if self.end.len() == KEPT {
                 self.end.pop_front();

@@ -45,7 +45,7 @@ pub(super) trait Backend: Send + Sync + 'static {
     /// Returns the layout of all rows, which the columns of the first row determine.
     fn layout(row: &Self::Row) -> Self::Layout;
 
-    fn read(layout: &Self::Layout, row: &Self::Row) -> ReadRow;
+    fn decode_row(layout: &Self::Layout, row: &Self::Row) -> ReadRow;
 
     fn refusal(error: &dyn DatabaseError) -> SourceError;
 }

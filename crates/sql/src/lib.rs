@@ -245,7 +245,7 @@ async fn run<B: Backend>(
                     tokio::task::consume_budget().await;
                     let (layout, duplicate) =
                         layout.get_or_insert_with(|| (B::layout(&row), duplicate_name(&row)));
-                    let read = B::read(layout, &row);
+                    let read = B::decode_row(layout, &row);
                     // Whether a row with a duplicate column is an error depends on the receiver, because the error
                     // reveals that there is a row.
                     let duplicate = duplicate.clone().map(SourceError::DuplicateColumn);

@@ -209,7 +209,7 @@ impl Backend for Mysql {
         columns.collect()
     }
 
-    fn read(layout: &Self::Layout, row: &MySqlRow) -> ReadRow {
+    fn decode_row(layout: &Self::Layout, row: &MySqlRow) -> ReadRow {
         let columns = layout.iter().enumerate();
         read_row(columns.map(|(position, column)| {
             let value = column.value(row, position);

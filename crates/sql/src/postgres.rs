@@ -150,12 +150,12 @@ impl Backend for Postgres {
         let columns = row.columns().iter();
         let columns = columns.map(|column| PgColumn {
             name: Arc::from(column.name()),
-            reader: ValueReader::of(column.type_info()),
+            reader: ValueReader::for_type(column.type_info()),
         });
         columns.collect()
     }
 
-    fn read(layout: &Self::Layout, row: &PgRow) -> ReadRow {
+    fn decode_row(layout: &Self::Layout, row: &PgRow) -> ReadRow {
         let columns = layout.iter().enumerate();
         read_row(columns.map(|(position, column)| {
             let value = column.value(row, position);
@@ -178,20 +178,20 @@ impl Backend for Postgres {
 
 /// Returns the type with which the placeholder of a value is declared.
 fn type_of(value: &BoundValue) -> PgTypeInfo {
-    fn of<T: Type<sqlx::Postgres>>() -> PgTypeInfo {
+    fn type_info<T: Type<sqlx::Postgres>>() -> PgTypeInfo {
         T::type_info()
     }
     match value {
-        BoundValue::Text(_) => of::<String>(),
-        BoundValue::Integer(_) => of::<i64>(),
-        BoundValue::BigInteger(_) | BoundValue::Decimal(_) => of::<BigDecimal>(),
-        BoundValue::Boolean(_) => of::<bool>(),
-        BoundValue::List(BoundList::Texts(_)) => of::<Vec<String>>(),
-        BoundValue::List(BoundList::Integers(_)) => of::<Vec<i64>>(),
+        BoundValue::Text(_) => type_info::<String>(),
+        BoundValue::Integer(_) => type_info::<i64>(),
+        BoundValue::BigInteger(_) | BoundValue::Decimal(_) => type_info::<BigDecimal>(),
+        BoundValue::Boolean(_) => type_info::<bool>(),
+        BoundValue::List(BoundList::Texts(_)) => type_info::<Vec<String>>(),
+        BoundValue::List(BoundList::Integers(_)) => type_info::<Vec<i64>>(),
         BoundValue::List(BoundList::BigIntegers(_) | BoundList::Decimals(_)) => {
-            of::<Vec<BigDecimal>>()
+            type_info::<Vec<BigDecimal>>()
         }
-        BoundValue::List(BoundList::Booleans(_)) => of::<Vec<bool>>(),
+        BoundValue::List(BoundList::Booleans(_)) => type_info::<Vec<bool>>(),
     }
 }
 
@@ -248,7 +248,7 @@ impl PgColumn {
                 type_name: type_name(),
             });
         };
-        let value = raw.as_bytes().and_then(|bytes| reader.read(bytes));
+        let value = raw.as_bytes().and_then(|bytes| reader.read_value(bytes));
         value.map_err(|_| SourceError::Value {
             column: Arc::clone(&self.name),
             type_name: type_name(),

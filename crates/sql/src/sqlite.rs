@@ -133,7 +133,7 @@ impl Backend for Sqlite {
         columns.collect()
     }
 
-    fn read(layout: &Self::Layout, row: &SqliteRow) -> ReadRow {
+    fn decode_row(layout: &Self::Layout, row: &SqliteRow) -> ReadRow {
         let columns = layout.iter().enumerate();
         read_row(columns.map(|(position, column)| {
             let value = column.value(row, position);

@@ -242,9 +242,9 @@ impl AdmittedCall {
         let tool = &self.tool.tool;
         let is_decided_on = self.permit.terms().arguments_digest.is_some();
         let read = if is_decided_on {
-            Arguments::read_as_decided
+            Arguments::parse_as_decided
         } else {
-            Arguments::read
+            Arguments::parse
         };
         let mut arguments = read(tool.input(), &self.arguments)?.into_values();
         tool.derive()

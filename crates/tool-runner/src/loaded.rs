@@ -236,7 +236,9 @@ impl LoadedCatalogue {
         let (following, limit) = (&shared.following, config.time_limit);
         let contents = Contents::new(&settings, &toolsets, &sources, following, limit)?;
         let of_contents = contents.digest();
-        let offers = settings.iter().filter_map(|it| Offers::of(it, &tools));
+        let offers = settings
+            .iter()
+            .filter_map(|it| Offers::from_source(it, &tools));
         let offers: BTreeMap<_, _> = offers
             .map(|offers| {
                 let instructions = instructions.get(&offers.source);

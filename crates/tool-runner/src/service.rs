@@ -146,7 +146,7 @@ pub(crate) fn start(
     importer: Importer,
     shared: SharedState,
 ) -> Result<Arc<Runner>, Error> {
-    let mut seen = Files::read(&config.catalogue, &[]).unwrap_or_default();
+    let mut seen = Files::load(&config.catalogue, &[]).unwrap_or_default();
     let mut catalogue =
         Catalogue::load(&config.catalogue, &config.variables).map_err(Error::Catalogue)?;
     log_warnings(&catalogue);

@@ -316,7 +316,7 @@ mod tests {
         writer.into_text()
     }
 
-    fn read(text: &str) -> Value {
+    fn read_value(text: &str) -> Value {
         let value: Value =
             serde_saphyr::from_str(text).unwrap_or_else(|error| panic!("{error:?}: {text:?}"));
         value["outer"]["key"].clone()
@@ -408,9 +408,9 @@ mod tests {
             "a\n#b",
             "a:\n- b",
         ] {
-            assert_eq!(read(&written(&json!(text))), json!(text), "{text:?}");
+            assert_eq!(read_value(&written(&json!(text))), json!(text), "{text:?}");
             let nested = json!({ text: [text, { text: text }] });
-            assert_eq!(read(&written(&nested)), nested, "{text:?}");
+            assert_eq!(read_value(&written(&nested)), nested, "{text:?}");
         }
     }
 

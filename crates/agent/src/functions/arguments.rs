@@ -23,7 +23,7 @@ pub(crate) fn read_arguments(
     // Some models encode the object as a JSON string.
     let inner = serde_json::from_str::<String>(&json).ok();
     let json = inner.as_deref().unwrap_or(&json);
-    Arguments::read(schema, json.as_bytes()).map(Arguments::into_values)
+    Arguments::parse(schema, json.as_bytes()).map(Arguments::into_values)
 }
 
 fn is_json(text: &str) -> bool {

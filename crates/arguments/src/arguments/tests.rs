@@ -23,7 +23,7 @@ fn forecast() -> InputSchema {
 }
 
 fn complaints(schema: &InputSchema, raw: &str) -> Vec<(String, String)> {
-    let invalid = Arguments::read(schema, raw.as_bytes()).unwrap_err();
+    let invalid = Arguments::parse(schema, raw.as_bytes()).unwrap_err();
     let complaints = invalid.complaints().iter();
     complaints
         .map(|it| (it.path.clone(), it.message.clone()))
@@ -32,7 +32,7 @@ fn complaints(schema: &InputSchema, raw: &str) -> Vec<(String, String)> {
 
 #[test]
 fn values_are_coerced_and_defaults_filled_in() {
-    let read = |raw: &str| Arguments::read(&forecast(), raw.as_bytes()).unwrap();
+    let read = |raw: &str| Arguments::parse(&forecast(), raw.as_bytes()).unwrap();
     assert_eq!(
         Value::from(read(r#"{"city": 7, "days": "5"}"#).into_values()),
         json!({"city": "7", "days": 5})
@@ -75,7 +75,7 @@ fn no_complaint_repeats_a_value() {
 #[test]
 fn what_a_policy_decided_on_is_not_coerced_into_something_else() {
     let schema = forecast();
-    let read = |raw: &str| Arguments::read_as_decided(&schema, raw.as_bytes());
+    let read = |raw: &str| Arguments::parse_as_decided(&schema, raw.as_bytes());
     assert!(read(r#"{"city": "Hue", "days": "5"}"#).is_ok());
     assert!(read(r#"{"city": "Hue", "days": 5.0}"#).is_err());
 }
@@ -84,12 +84,12 @@ fn what_a_policy_decided_on_is_not_coerced_into_something_else() {
 fn unknown_arguments_are_for_the_schema_to_allow() {
     let raw = br#"{"more": 1}"#;
     let properties = json!({ "properties": {} });
-    assert!(Arguments::read(&closed(&properties), raw).is_err());
-    assert!(Arguments::read(&InputSchema::open(&properties).unwrap(), raw).is_ok());
+    assert!(Arguments::parse(&closed(&properties), raw).is_err());
+    assert!(Arguments::parse(&InputSchema::open(&properties).unwrap(), raw).is_ok());
     let said = json!({ "properties": {}, "additionalProperties": true });
-    assert!(Arguments::read(&closed(&said), raw).is_ok());
+    assert!(Arguments::parse(&closed(&said), raw).is_ok());
     let shut = json!({ "properties": {}, "additionalProperties": false });
-    assert!(Arguments::read(&InputSchema::open(&shut).unwrap(), raw).is_err());
+    assert!(Arguments::parse(&InputSchema::open(&shut).unwrap(), raw).is_err());
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn a_schema_may_refer_to_itself() {
         "properties": { "name": { "type": "string" }, "child": { "$ref": "#" } },
         "required": ["name"],
     }));
-    assert!(Arguments::read(&tree, br#"{"name": "a", "child": {"name": "b"}}"#).is_ok());
+    assert!(Arguments::parse(&tree, br#"{"name": "a", "child": {"name": "b"}}"#).is_ok());
     let deep = r#"{"name":"a","child":"#.repeat(60) + "{}" + &"}".repeat(60);
     assert_eq!(complaints(&tree, &deep)[0].0, "/child".repeat(60) + "/name");
 }
@@ -127,7 +127,7 @@ fn a_schema_may_refer_to_itself() {
 /// Checks a value against a schema. Both may be rejected, but neither may hang, overflow the stack or end the process.
 fn survives(schema: &Value, raw: &str) {
     if let Ok(schema) = InputSchema::open(schema) {
-        let _ = Arguments::read(&schema, raw.as_bytes());
+        let _ = Arguments::parse(&schema, raw.as_bytes());
     }
 }
 
@@ -193,9 +193,9 @@ fn a_schema_that_doubles_at_each_step_is_not_followed() {
     let nested = r#"{"x":"#.repeat(100) + "1" + &"}".repeat(100);
     for (schema, raw) in [(doubling, r#"{"x": 1}"#), (deeper, nested.as_str())] {
         let schema = InputSchema::open(&schema).unwrap();
-        let invalid = Arguments::read(&schema, raw.as_bytes()).unwrap_err();
+        let invalid = Arguments::parse(&schema, raw.as_bytes()).unwrap_err();
         assert!(invalid.to_string().contains("too large"), "{invalid}");
-        assert!(Arguments::read(&schema, b"{}").is_ok());
+        assert!(Arguments::parse(&schema, b"{}").is_ok());
     }
 }
 
@@ -233,7 +233,7 @@ fn references_by_anchor_and_by_the_schemas_own_name_are_followed() {
     }));
     for name in ["by_anchor", "by_pointer", "by_name"] {
         let read =
-            |value: &str| Arguments::read(&schema, format!(r#"{{"{name}": {value}}}"#).as_bytes());
+            |value: &str| Arguments::parse(&schema, format!(r#"{{"{name}": {value}}}"#).as_bytes());
         assert!(read("1").is_ok(), "{name}");
         assert!(read("1.5").is_err(), "{name}");
     }
@@ -242,6 +242,6 @@ fn references_by_anchor_and_by_the_schemas_own_name_are_followed() {
 proptest! {
     #[test]
     fn any_text_is_read_or_refused(text in ".{0,200}") {
-        let _ = Arguments::read(&forecast(), text.as_bytes());
+        let _ = Arguments::parse(&forecast(), text.as_bytes());
     }
 }

@@ -29,7 +29,7 @@ pub(super) struct SchemaOutline {
 }
 
 impl SchemaOutline {
-    pub(super) fn of(schema: &Value) -> Result<Self, UnusableSchema> {
+    pub(super) fn from_schema(schema: &Value) -> Result<Self, UnusableSchema> {
         let mut outline = Self {
             id: schema.get("$id").and_then(Value::as_str).map(str::to_owned),
             ..Self::default()

@@ -72,7 +72,7 @@ pub fn openapi(text: &str, options: &OpenapiOptions) -> Result<ImportedCatalogue
     let root = Value::Object(document::one(text)?);
     check_version(&root)?;
     let api = OpenapiDocument { root: &root };
-    let mut draft = Draft::of("an OpenAPI document");
+    let mut draft = Draft::new("an OpenAPI document");
     let title = root.pointer("/info/title").and_then(Value::as_str);
     let mut source = SourceDraft {
         name: source_name(title.unwrap_or_default()),
@@ -81,7 +81,7 @@ pub fn openapi(text: &str, options: &OpenapiOptions) -> Result<ImportedCatalogue
     source.fields.insert("type".to_owned(), "http".into());
     let base_url = options.base_url.as_deref();
     locate(&root, base_url, &mut source, &mut draft);
-    security::read(api, &mut source, &mut draft);
+    security::set_auth(api, &mut source, &mut draft);
     if !draft.source(&source) {
         return draft.finish();
     }
@@ -310,8 +310,8 @@ fn import(api: OpenapiDocument<'_>, source: &str, operation: &Operation<'_>, dra
         "put" | "delete" => tool.hints.push("idempotentHint"),
         _ => {}
     }
-    let mut schemas = Schemas::of(api);
-    let request = match request::read(operation, &mut schemas, &mut tool.reviews) {
+    let mut schemas = Schemas::new(api);
+    let request = match request::read_request(operation, &mut schemas, &mut tool.reviews) {
         Ok(request) => request,
         Err(reason) => return draft.leave_out_tool(&tool.name, &reason),
     };

@@ -48,7 +48,7 @@ impl ToolArguments {
 }
 
 /// Converts the request of an operation. An error is the reason why the operation cannot become a tool.
-pub(super) fn read<'d>(
+pub(super) fn read_request<'d>(
     operation: &Operation<'d>,
     schemas: &mut Schemas<'d>,
     reviews: &mut Vec<String>,
@@ -169,7 +169,7 @@ fn parameter_schema<'d>(parameter: &'d Value, schemas: &mut Schemas<'d>) -> Valu
     if let Value::Object(members) = &mut schema
         && let Some(description) = parameter["description"].as_str()
     {
-        let description = crate::text::Description::of(description, 500).text;
+        let description = crate::text::Description::from_text(description, 500).text;
         if !description.is_empty() {
             members.insert("description".to_owned(), description.into());
         }

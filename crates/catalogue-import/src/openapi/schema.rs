@@ -73,7 +73,7 @@ pub(super) struct Schemas<'d> {
 }
 
 impl<'d> Schemas<'d> {
-    pub(super) fn of(api: OpenapiDocument<'d>) -> Self {
+    pub(super) fn new(api: OpenapiDocument<'d>) -> Self {
         Self {
             api,
             left: MAX_SCHEMAS,
@@ -285,7 +285,8 @@ impl<'d> Schemas<'d> {
     }
 
     fn describe(&mut self, text: &Value, schema: &mut Map<String, Value>) {
-        let description = Description::of(text.as_str().unwrap_or_default(), MAX_DESCRIPTION);
+        let description =
+            Description::from_text(text.as_str().unwrap_or_default(), MAX_DESCRIPTION);
         if description.had_hidden {
             self.review("invisible characters were removed from a description");
         }

@@ -8,7 +8,7 @@ use crate::draft::{Draft, SourceDraft};
 use crate::text;
 
 /// Sets `auth` and `headers` of the source according to the security schemes of the service.
-pub(super) fn read(api: OpenapiDocument<'_>, source: &mut SourceDraft, draft: &mut Draft) {
+pub(super) fn set_auth(api: OpenapiDocument<'_>, source: &mut SourceDraft, draft: &mut Draft) {
     let schemes = api
         .root
         .pointer("/components/securitySchemes")

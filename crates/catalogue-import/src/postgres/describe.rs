@@ -109,7 +109,7 @@ pub(super) async fn tables(
     let mut session = postgres_reader(url, LIMIT)
         .await
         .map_err(|error| failure(&error))?;
-    let tables = read(&mut session, options, most)
+    let tables = read_tables(&mut session, options, most)
         .await
         .map_err(|error| failure(&error))?;
     // The tables were read, so an error on closing does not matter.
@@ -117,7 +117,7 @@ pub(super) async fn tables(
     Ok(tables)
 }
 
-async fn read(
+async fn read_tables(
     session: &mut PgConnection,
     options: &PostgresOptions,
     most: usize,

@@ -57,7 +57,7 @@ pub async fn postgres(
 }
 
 fn write(tables: &[Table], options: &PostgresOptions) -> Result<ImportedCatalogue, ImportError> {
-    let mut draft = Draft::of("a PostgreSQL database");
+    let mut draft = Draft::new("a PostgreSQL database");
     for wanted in &options.tables {
         if tables.iter().all(|table| table.name != *wanted) {
             draft.note(format!("table `{wanted}`"), "no column can be read");
@@ -256,7 +256,7 @@ impl RowFilters {
             return;
         };
         let comment = column.comment.as_deref().unwrap_or_default();
-        let description = Description::of(comment, MAX_DESCRIPTION).text;
+        let description = Description::from_text(comment, MAX_DESCRIPTION).text;
         let wanted = identifier(&column.name, "column");
         let comparisons: &[(&str, &str, &str)] = match column.base.as_str() {
             "timestamp" | "timestamptz" => &[

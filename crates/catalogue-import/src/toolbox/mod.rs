@@ -43,8 +43,8 @@ struct ToolboxFile {
 /// Imports the SQL tools of a Toolbox file, in either of its two formats.
 pub fn toolbox(text: &str) -> Result<ImportedCatalogue, ImportError> {
     let (text, references) = References::take_out(text);
-    let resources = ToolboxFile::of(document::all(&text)?);
-    let mut draft = Draft::of("a Toolbox file");
+    let resources = ToolboxFile::from_documents(document::all(&text)?);
+    let mut draft = Draft::new("a Toolbox file");
     let mut dialects = BTreeMap::new();
     let mut source_names = UniqueNames::default();
     for resource in &resources.sources {
@@ -85,7 +85,7 @@ pub fn toolbox(text: &str) -> Result<ImportedCatalogue, ImportError> {
 }
 
 impl ToolboxFile {
-    fn of(documents: Vec<Map<String, Value>>) -> Self {
+    fn from_documents(documents: Vec<Map<String, Value>>) -> Self {
         let mut resources = Self::default();
         for mut document in documents {
             let text = |key: &str| document.get(key).and_then(Value::as_str).map(str::to_owned);

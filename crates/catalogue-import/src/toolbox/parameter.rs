@@ -30,11 +30,11 @@ impl Parameter {
     ) -> Result<Vec<Self>, String> {
         let items = node.and_then(Value::as_array).into_iter().flatten();
         items
-            .map(|item| Self::read(item, names, references))
+            .map(|item| Self::from_item(item, names, references))
             .collect()
     }
 
-    fn read(
+    fn from_item(
         item: &Value,
         names: &mut UniqueNames,
         references: &References,
@@ -67,7 +67,7 @@ impl Parameter {
         let is_required = default.is_none() && item["required"] != false;
         let mut schema = Map::from_iter([("type".to_owned(), kind.into())]);
         let text = item["description"].as_str().unwrap_or_default();
-        let description = Description::of(&references.restore(text), MAX_DESCRIPTION).text;
+        let description = Description::from_text(&references.restore(text), MAX_DESCRIPTION).text;
         if !description.is_empty() {
             schema.insert("description".to_owned(), description.into());
         }

@@ -32,7 +32,7 @@ struct DeclaredArgument {
 
 impl Arguments {
     /// Reads the map of arguments. Without a map there are no arguments.
-    pub(super) fn read(node: Option<&Node>, faults: &mut Faults) -> Option<Self> {
+    pub(super) fn from_node(node: Option<&Node>, faults: &mut Faults) -> Option<Self> {
         Self::with_texts(node, Vec::new(), faults)
     }
 
@@ -118,7 +118,7 @@ impl Arguments {
 
     /// Checks `raw`, which is one JSON object, and returns its values with defaults filled in.
     pub(super) fn check(&self, raw: &[u8]) -> Result<Map<String, Value>, InvalidArguments> {
-        Checked::read(&self.schema, raw).map(Checked::into_values)
+        Checked::parse(&self.schema, raw).map(Checked::into_values)
     }
 
     /// Checks arguments that are given as strings, and returns their values with defaults filled in.

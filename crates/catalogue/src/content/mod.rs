@@ -89,7 +89,7 @@ pub struct OfferedItem {
 
 impl FileContent {
     /// Reads the source `source`. Relative paths are relative to `base`.
-    pub(crate) fn read(
+    pub(crate) fn from_fields(
         source: &str,
         node: &Node,
         fields: &mut FieldReader<'_>,
@@ -118,11 +118,11 @@ impl FileContent {
             class: class.unwrap_or_else(ColumnClass::unclassified),
             prompts: prompts
                 .iter()
-                .filter_map(|node| Prompt::read(node, faults))
+                .filter_map(|node| Prompt::from_node(node, faults))
                 .collect(),
             resources: resources
                 .iter()
-                .filter_map(|node| Resource::read(node, base, faults))
+                .filter_map(|node| Resource::from_node(node, base, faults))
                 .collect(),
             digest: Digest::of(b""),
         };

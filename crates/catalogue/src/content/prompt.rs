@@ -35,8 +35,8 @@ enum PromptContent {
 }
 
 impl Prompt {
-    pub(super) fn read(node: &Node, faults: &mut Faults) -> Option<Self> {
-        let mut fields = FieldReader::of(node, super::what("prompt", node, "name"), faults)?;
+    pub(super) fn from_node(node: &Node, faults: &mut Faults) -> Option<Self> {
+        let mut fields = FieldReader::new(node, super::what("prompt", node, "name"), faults)?;
         let name_node = fields.required("name", "add a `name`", faults);
         let name = name_node.and_then(|node| name(node, faults));
         let [title, description] = ["title", "description"].map(|member| {
@@ -45,7 +45,7 @@ impl Prompt {
                 .text(node, member)
                 .map(|text| text.trim_end().to_owned())
         });
-        let arguments = Arguments::read(fields.optional("arguments"), faults);
+        let arguments = Arguments::from_node(fields.optional("arguments"), faults);
         let fix = "add `messages: [ { role: user, text: … } ]`";
         let messages_node = fields.required("messages", fix, faults);
         fields.finish(faults);
@@ -57,7 +57,7 @@ impl Prompt {
         }
         let messages: Vec<_> = nodes
             .iter()
-            .filter_map(|node| PromptMessage::read(node, &arguments, faults))
+            .filter_map(|node| PromptMessage::from_node(node, &arguments, faults))
             .collect();
         Some(Self {
             at: name_node?.at,
@@ -142,8 +142,8 @@ fn name(node: &Node, faults: &mut Faults) -> Option<String> {
 }
 
 impl PromptMessage {
-    fn read(node: &Node, arguments: &Arguments, faults: &mut Faults) -> Option<Self> {
-        let mut fields = FieldReader::of(node, "messages", faults)?;
+    fn from_node(node: &Node, arguments: &Arguments, faults: &mut Faults) -> Option<Self> {
+        let mut fields = FieldReader::new(node, "messages", faults)?;
         let role = match fields.optional("role") {
             None => Some("user"),
             Some(node) => role(node, faults),

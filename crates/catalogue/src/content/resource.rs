@@ -62,8 +62,8 @@ enum ResourceBody {
 }
 
 impl Resource {
-    pub(super) fn read(node: &Node, base: &Path, faults: &mut Faults) -> Option<Self> {
-        let mut fields = FieldReader::of(node, super::what("resource", node, "name"), faults)?;
+    pub(super) fn from_node(node: &Node, base: &Path, faults: &mut Faults) -> Option<Self> {
+        let mut fields = FieldReader::new(node, super::what("resource", node, "name"), faults)?;
         let (uri, template) = (fields.optional("uri"), fields.optional("uri_template"));
         let arguments = fields.optional("arguments");
         let name = fields.required("name", "add a display `name`", faults);
@@ -287,10 +287,10 @@ fn file_of(node: &Node, base: &Path, faults: &mut Faults) -> Option<(ResourceBod
             0..=MAX_FILE => Some(std::fs::read(&path)?),
             _ => None,
         };
-        Ok((bytes, AttachedFile::of(path, &found)))
+        Ok((bytes, AttachedFile::from_metadata(path, &found)))
     });
     match read {
-        Ok((Some(bytes), file)) => Some((ResourceBody::of(bytes), file)),
+        Ok((Some(bytes), file)) => Some((ResourceBody::from_bytes(bytes), file)),
         Ok((None, _)) => {
             faults.add(
                 node.at,
@@ -312,7 +312,7 @@ fn file_of(node: &Node, base: &Path, faults: &mut Faults) -> Option<(ResourceBod
 
 impl ResourceBody {
     /// Creates a text body if `bytes` is UTF-8, and a blob otherwise.
-    fn of(bytes: Vec<u8>) -> Self {
+    fn from_bytes(bytes: Vec<u8>) -> Self {
         match String::from_utf8(bytes) {
             Ok(text) => Self::Text(text),
             Err(other) => Self::Blob {

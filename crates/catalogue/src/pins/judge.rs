@@ -146,7 +146,7 @@ impl Pins {
     /// Assigns each approved tool of `source` its name, before unapproved tools can claim it. This method must be called
     /// for every source before [`Self::judge`] is called for every source, both times in the order of the sources' names.
     pub fn claim(&self, source: &str, prefix: &str, names: &mut Names) {
-        for definition in self.of(source) {
+        for definition in self.definitions(source) {
             // The earlier owner keeps a name that is claimed twice; `judge` reports the conflict.
             let _ = names.claim(source, prefix, definition.name());
         }
@@ -169,7 +169,9 @@ impl Pins {
                 }
             }
         }
-        let gone = self.of(offer.source).map(CanonicalDefinition::name);
+        let gone = self
+            .definitions(offer.source)
+            .map(CanonicalDefinition::name);
         for name in gone.filter(|&name| wanted(name) && !offered.contains_key(name)) {
             judged.push(offer.tool(name, None, PinJudgement::Gone));
         }

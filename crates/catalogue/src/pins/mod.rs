@@ -119,7 +119,7 @@ impl Pins {
     }
 
     /// Returns the approved definitions of `source`, ordered by name.
-    pub fn of(&self, source: &str) -> impl Iterator<Item = &CanonicalDefinition> {
+    pub fn definitions(&self, source: &str) -> impl Iterator<Item = &CanonicalDefinition> {
         self.sources
             .get(source)
             .into_iter()

@@ -19,7 +19,7 @@ pub enum SentArguments {
 }
 
 impl SentArguments {
-    pub(crate) fn read(node: Option<&Node>, scope: &mut Scope<'_, '_>) -> Self {
+    pub(crate) fn from_node(node: Option<&Node>, scope: &mut Scope<'_, '_>) -> Self {
         match node {
             Some(node) => Self::Template(scope.json_template(node)),
             None => Self::OfCall {

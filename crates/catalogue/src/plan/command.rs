@@ -90,7 +90,7 @@ impl CommandPlan {
     }
 }
 
-pub(super) fn read(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
+pub(super) fn read_plan(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
     let faults_before = scope.faults.count();
     let argv = fields.required("argv", "add the program and its arguments", scope.faults);
     let template = fields.optional("template");
@@ -255,7 +255,7 @@ fn read_format(node: &Node, scope: &mut Scope<'_, '_>) -> Option<OutputFormat> {
 }
 
 fn read_limits(node: &Node, scope: &mut Scope<'_, '_>) -> (ResourceLimits, Option<usize>) {
-    let Some(mut fields) = FieldReader::of(node, "limits", scope.faults) else {
+    let Some(mut fields) = FieldReader::new(node, "limits", scope.faults) else {
         return Default::default();
     };
     let faults = &mut *scope.faults;
@@ -288,7 +288,7 @@ fn read_limits(node: &Node, scope: &mut Scope<'_, '_>) -> (ResourceLimits, Optio
 }
 
 fn read_sandbox(node: &Node, scope: &mut Scope<'_, '_>) -> Option<Sandbox> {
-    let mut fields = FieldReader::of(node, "sandbox", scope.faults)?;
+    let mut fields = FieldReader::new(node, "sandbox", scope.faults)?;
     let (read, write) = (fields.optional("read"), fields.optional("write"));
     let (network, required) = (fields.optional("network"), fields.optional("required"));
     fields.finish(scope.faults);

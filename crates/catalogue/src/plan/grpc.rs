@@ -20,7 +20,7 @@ pub struct GrpcPlan {
     pub message: SentArguments,
 }
 
-pub(super) fn read(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
+pub(super) fn read_plan(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
     let source = fields.required("source", "use one of `sources`", scope.faults);
     let fix = "write it like `package.Service/Method`";
     let method_node = fields.required("method", fix, scope.faults);
@@ -42,7 +42,7 @@ pub(super) fn read(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> O
         let problem = "`method` is not a method name";
         scope.faults.add(method_node.at, problem, fix);
     }
-    let message = SentArguments::read(message_node, scope);
+    let message = SentArguments::from_node(message_node, scope);
     let ((source, settings), method) = (source?, method.ok()?);
     if let Some(descriptors) = &settings.descriptors {
         let input = check::method(&method, method_node, descriptors.pool(), scope)?;

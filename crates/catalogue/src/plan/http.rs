@@ -37,20 +37,20 @@ pub struct HttpPlan {
     pub body: BodyTemplate,
 }
 
-pub(super) fn read(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
+pub(super) fn read_plan(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
     let faults = scope.faults.count();
     let source = source(fields, scope);
     let method_node = fields.optional("method");
     let path = fields
         .optional("path")
-        .and_then(|node| PathTemplate::read(node, scope));
+        .and_then(|node| PathTemplate::from_node(node, scope));
     let query = fields
         .optional("query")
-        .and_then(|node| PairTemplates::read(node, "query", scope));
+        .and_then(|node| PairTemplates::from_node(node, "query", scope));
     let headers = fields
         .optional("headers")
-        .and_then(|node| HeaderTemplates::read(node, scope));
-    let body = BodyTemplate::read(fields, scope);
+        .and_then(|node| HeaderTemplates::from_node(node, scope));
+    let body = BodyTemplate::from_fields(fields, scope);
     let has_body = body.as_ref().is_some_and(|body| !body.is_none());
     let method = match method_node {
         Some(node) => method(node, has_body, scope),

@@ -31,11 +31,11 @@ pub struct JsonRpcPlan {
     pub params: SentArguments,
 }
 
-pub(super) fn read(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
+pub(super) fn read_plan(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
     let source = http::source(fields, scope);
     let path = fields
         .optional("path")
-        .map(|node| PathTemplate::read(node, scope));
+        .map(|node| PathTemplate::from_node(node, scope));
     let dialect = match fields.optional("dialect") {
         Some(node) => dialect(node, scope),
         None => Some(JsonRpcDialect::ToolsCall),
@@ -44,7 +44,7 @@ pub(super) fn read(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> O
         .required("method", "specify the method or tool to call", scope.faults)
         .and_then(|node| scope.faults.text(node, "method"))
         .map(str::to_owned);
-    let params = SentArguments::read(fields.optional("params"), scope);
+    let params = SentArguments::from_node(fields.optional("params"), scope);
     Some(Plan::JsonRpc(JsonRpcPlan {
         source: source?,
         path: path.map_or(Some(None), |path| path.map(Some))?,

@@ -77,7 +77,7 @@ impl McpPlan {
     }
 }
 
-pub(super) fn read(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
+pub(super) fn read_plan(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
     let source_node = fields.required("source", "use one of `sources`", scope.faults);
     let source = source_node.and_then(|node| {
         let settings = scope.source(node)?;
@@ -94,7 +94,7 @@ pub(super) fn read(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> O
     });
     let targets = ["tool", "resource", "prompt"].map(|key| (key, fields.optional(key)));
     let arguments_node = fields.optional("arguments");
-    let arguments = SentArguments::read(arguments_node, scope);
+    let arguments = SentArguments::from_node(arguments_node, scope);
     let mut named = targets
         .into_iter()
         .filter_map(|(key, node)| Some((key, node?)));

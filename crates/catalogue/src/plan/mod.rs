@@ -51,13 +51,13 @@ type PlanReader = fn(&mut FieldReader<'_>, &mut Scope<'_, '_>) -> Option<Plan>;
 
 /// All values of `execute.type`, with their readers.
 pub(crate) const KINDS: [(&str, PlanReader); 7] = [
-    ("command", command::read),
-    ("grpc", grpc::read),
-    ("http", http::read),
-    ("jsonrpc", jsonrpc::read),
-    ("mcp", mcp::read),
-    ("query", query::read),
-    ("sql", sql::read),
+    ("command", command::read_plan),
+    ("grpc", grpc::read_plan),
+    ("http", http::read_plan),
+    ("jsonrpc", jsonrpc::read_plan),
+    ("mcp", mcp::read_plan),
+    ("query", query::read_plan),
+    ("sql", sql::read_plan),
 ];
 
 /// The source that a plan uses, and how callers are represented there.

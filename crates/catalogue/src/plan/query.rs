@@ -70,7 +70,7 @@ impl QueryInterface {
     }
 }
 
-pub(super) fn read(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
+pub(super) fn read_plan(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
     let known = INTERFACES.map(|(name, _)| name).join(", ");
     let fix = format!("use one of {known}");
     let interface = fields.required("interface", &fix, scope.faults);

@@ -45,7 +45,7 @@ struct Identifiers {
     by_value: BTreeMap<String, String>,
 }
 
-pub(super) fn read(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
+pub(super) fn read_plan(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
     let source = fields.required("source", "use one of `sources`", scope.faults);
     let statement = fields.required("statement", "add the SQL statement", scope.faults);
     let source = source.and_then(|node| {

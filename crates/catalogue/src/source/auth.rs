@@ -23,12 +23,12 @@ pub(crate) enum Service {
 }
 
 /// Reads the `auth` of a source. Faults never contain secrets.
-pub(crate) fn read(
+pub(crate) fn read_auth(
     node: &Node,
     service: Service,
     expand: &mut VariableExpander<'_>,
 ) -> Option<AuthSettings> {
-    let mut fields = FieldReader::of(node, "auth", expand.faults)?;
+    let mut fields = FieldReader::new(node, "auth", expand.faults)?;
     let kind = fields.required(
         "type",
         &format!("add `type`, one of {TYPES}"),
@@ -144,7 +144,7 @@ fn enterprise(
             }
         });
     let provider = provider.and_then(|node| {
-        let mut fields = FieldReader::of(node, "identity_provider", expand.faults)?;
+        let mut fields = FieldReader::new(node, "identity_provider", expand.faults)?;
         let provider = client_of_provider(node, &mut fields, expand);
         fields.finish(expand.faults);
         provider

@@ -106,7 +106,7 @@ impl VariableExpander<'_> {
         let whole = self.base.join(path);
         if let Ok(found) = std::fs::metadata(&whole) {
             self.secret_files
-                .push(AttachedFile::of(whole.clone(), &found));
+                .push(AttachedFile::from_metadata(whole.clone(), &found));
         }
         match std::fs::read_to_string(whole) {
             Ok(text) => {

@@ -19,7 +19,7 @@ use wardgate_grpc_json::{DescriptorFile, GrpcSettings, add_metadata};
 /// Timeout of the token endpoint of `auth`. A call itself is bounded by the time limit of its tool.
 const TOKEN_TIMEOUT: Duration = Duration::from_secs(10);
 
-pub(super) fn read(
+pub(super) fn read_settings(
     fields: &mut FieldReader<'_>,
     expand: &mut VariableExpander<'_>,
 ) -> Option<GrpcSettings> {
@@ -31,7 +31,7 @@ pub(super) fn read(
     );
     let url = url_node.and_then(|node| Some((node, server_url(node, expand)?)));
     let network = match &url {
-        Some((node, url)) => network::read(url, node.at, fields, expand),
+        Some((node, url)) => network::read_network(url, node.at, fields, expand),
         None => NetworkSettings::default(),
     };
     if let (Some(proxy), Some((node, _))) = (&network.proxy, &url)
@@ -60,7 +60,7 @@ pub(super) fn read(
         .and_then(|node| metadata(node, expand));
     let auth = fields
         .optional("auth")
-        .and_then(|node| auth::read(node, Service::Grpc, expand));
+        .and_then(|node| auth::read_auth(node, Service::Grpc, expand));
     let private = fields
         .optional("private")
         .and_then(|node| private(node, expand));

@@ -24,7 +24,7 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 pub(super) const DEFAULT_MAX_RESPONSE_BYTES: usize = 1 << 20;
 
 /// Reads all HTTP settings of a source.
-pub(super) fn read(
+pub(super) fn read_settings(
     service: Service,
     fields: &mut FieldReader<'_>,
     expand: &mut VariableExpander<'_>,
@@ -44,13 +44,13 @@ pub(super) fn read(
         .and_then(|node| headers(node, expand));
     let auth = fields
         .optional("auth")
-        .and_then(|node| auth::read(node, service, expand));
+        .and_then(|node| auth::read_auth(node, service, expand));
     let listing = match service {
         Service::Mcp => fields.optional("listing_auth"),
         Service::Http | Service::Grpc => None,
     };
     let listing = listing.and_then(|node| {
-        let listing = auth::read(node, service, expand)?;
+        let listing = auth::read_auth(node, service, expand)?;
         if listing.stand_for_caller() {
             expand.faults.add(
                 node.at,
@@ -78,7 +78,7 @@ pub(super) fn read(
     let at = url_node.at;
     let name = url;
     let url = service_url(url_node, name, expand)?;
-    let network = network::read(&url, at, fields, expand);
+    let network = network::read_network(&url, at, fields, expand);
     if matches!(service, Service::Mcp) && url.path().trim_end_matches('/').ends_with("/api") {
         expand.faults.add(
             at,
@@ -251,7 +251,7 @@ mod tests {
     use crate::{Catalogue, FileText, SourceKind};
     use wardgate_egress::{ClientProof, NetworkSettings, OAuthClient, Secret, ServerSettings};
 
-    fn read(source: &str) -> HttpSettings {
+    fn parse_settings(source: &str) -> HttpSettings {
         let text = format!("sources: {{ api: {source} }}\ntools: []\n");
         let path = PathBuf::from("tools.yaml");
         let variables = [("BASE", "https://api.example.com/v1"), ("SECRET", "canary")];
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_source_is_what_its_author_wrote() {
-        let settings = read(
+        let settings = parse_settings(
             "{ type: http, base_url: '${BASE}', headers: { X-Key: '${SECRET}' }, auth: { type: client_credentials, token_url: 'https://id.example.com/token', client_id: me, client_secret: '${SECRET}', scope: 'a b' }, hosts: [cdn.example.com:8443], private: [10.1.0.0/16, '::1'], proxy: 'http://me:${SECRET}@proxy.example.com:3128', timeout: 10s, max_response_bytes: 5 }",
         );
         assert_eq!(settings.url.as_str(), "https://api.example.com/v1");
@@ -312,14 +312,14 @@ mod tests {
 
     #[test]
     fn what_is_not_written_is_safe() {
-        let settings = read("{ type: http, base_url: 'http://localhost:8080' }");
+        let settings = parse_settings("{ type: http, base_url: 'http://localhost:8080' }");
         let egress = &settings.client.egress;
         assert_eq!(egress.private, PrivateAddresses::Refused);
         assert_eq!(egress.hosts, ["localhost:8080".parse().unwrap()]);
         assert_eq!(egress.timeout, Duration::from_secs(30));
         assert_eq!(settings.client.auth, AuthSettings::None);
         assert!(settings.client.headers.is_empty());
-        let private = read("{ type: http, base_url: 'http://127.0.0.1', private: true }");
+        let private = parse_settings("{ type: http, base_url: 'http://127.0.0.1', private: true }");
         assert_eq!(private.client.egress.private, PrivateAddresses::Allowed);
     }
 }

@@ -83,7 +83,7 @@ impl McpSettings {
         }
     }
 
-    pub(super) fn read(
+    pub(super) fn from_fields(
         source: &str,
         node: &Node,
         fields: &mut FieldReader<'_>,
@@ -141,7 +141,7 @@ impl McpSettings {
         let classes = classes.map(|node| read_classes(node, expand.faults));
         let transport = match (node.get("command"), node.get("url")) {
             (Some(_), None) => program(fields, expand).map(Transport::Stdio),
-            (None, Some(_)) => http::read(Service::Mcp, fields, expand)
+            (None, Some(_)) => http::read_settings(Service::Mcp, fields, expand)
                 .map(Box::new)
                 .map(Transport::Http),
             _ => {

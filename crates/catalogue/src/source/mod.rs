@@ -85,14 +85,14 @@ impl SourceSettings {
         }
     }
 
-    pub(super) fn read(
+    pub(super) fn from_entry(
         (key, node): &(Key, Node),
         base: &Path,
         variables: SourceVariables<'_>,
         secret_files: &mut Vec<AttachedFile>,
         faults: &mut Faults,
     ) -> Option<Self> {
-        let mut fields = FieldReader::of(node, format!("sources.{}", key.name), faults)?;
+        let mut fields = FieldReader::new(node, format!("sources.{}", key.name), faults)?;
         let mut expand = VariableExpander {
             base,
             variables,
@@ -104,19 +104,19 @@ impl SourceSettings {
         let word = expand.text(kind, "type")?;
         let kind = match word.as_str() {
             "sqlite" | "postgres" | "mysql" => {
-                SqlSettings::read(&word, &mut fields, &mut expand).map(SourceKind::Sql)
+                SqlSettings::from_fields(&word, &mut fields, &mut expand).map(SourceKind::Sql)
             }
             "http" => {
-                let settings = http::read(auth::Service::Http, &mut fields, &mut expand);
+                let settings = http::read_settings(auth::Service::Http, &mut fields, &mut expand);
                 settings.map(|settings| SourceKind::Http(Box::new(settings)))
             }
             "grpc" => {
-                let settings = grpc::read(&mut fields, &mut expand);
+                let settings = grpc::read_settings(&mut fields, &mut expand);
                 settings.map(|settings| SourceKind::Grpc(Box::new(settings)))
             }
             "mcp" => {
                 check_upstream_tag(key, expand.faults);
-                let settings = McpSettings::read(&key.name, node, &mut fields, &mut expand);
+                let settings = McpSettings::from_fields(&key.name, node, &mut fields, &mut expand);
                 settings.map(|settings| SourceKind::Mcp(Box::new(settings)))
             }
             "content" => {
@@ -130,7 +130,8 @@ impl SourceSettings {
                         "use 1 to 64 characters of A-Z a-z 0-9 _ . -",
                     );
                 }
-                let own = FileContent::read(&key.name, node, &mut fields, base, expand.faults);
+                let own =
+                    FileContent::from_fields(&key.name, node, &mut fields, base, expand.faults);
                 fields.finish(expand.faults);
                 return Some(Self {
                     name: key.name.clone(),

@@ -34,7 +34,7 @@ pub(super) fn service_url(
 }
 
 /// Reads `tls` and `proxy` of a source at `url`. `at` is the position of the URL.
-pub(super) fn read(
+pub(super) fn read_network(
     url: &Url,
     at: Position,
     fields: &mut FieldReader<'_>,
@@ -92,7 +92,7 @@ fn proxy(fields: &mut FieldReader<'_>, expand: &mut VariableExpander<'_>) -> Opt
 fn tls_files(node: &Node, expand: &mut VariableExpander<'_>) -> Option<TlsSettings> {
     const FIX: &str = "specify PEM files: `ca`, the authorities that replace the system's; `cert` and `key`, the client certificate of \
                        this gateway";
-    let mut fields = FieldReader::of(node, "tls", expand.faults)?;
+    let mut fields = FieldReader::new(node, "tls", expand.faults)?;
     let named = ["ca", "cert", "key"].map(|key| (key, fields.optional(key)));
     fields.finish(expand.faults);
     if named.iter().all(|(_, node)| node.is_none()) {
@@ -127,7 +127,7 @@ pub(super) fn file(
     if let Ok(found) = std::fs::metadata(&path) {
         expand
             .secret_files
-            .push(AttachedFile::of(path.clone(), &found));
+            .push(AttachedFile::from_metadata(path.clone(), &found));
     }
     std::fs::read(path)
         .map_err(|error| {

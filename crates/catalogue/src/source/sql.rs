@@ -35,7 +35,7 @@ impl fmt::Debug for SqlSettings {
 }
 
 impl SqlSettings {
-    pub(super) fn read(
+    pub(super) fn from_fields(
         kind: &str,
         fields: &mut FieldReader<'_>,
         expand: &mut VariableExpander<'_>,

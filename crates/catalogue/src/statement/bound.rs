@@ -90,14 +90,14 @@ pub enum UnbindableArgument {
 impl Parameter {
     /// Converts the value of an argument, which must fit its schema. A missing or null argument is NULL, or a list without
     /// elements.
-    pub fn of(
+    pub fn from_value(
         kind: ParameterType,
         value: Option<&Value>,
         dialect: SqlDialect,
     ) -> Result<Self, UnbindableArgument> {
         match (kind, value) {
             (ParameterType::One(kind), value) => {
-                BoundValue::of(kind, value, dialect).map(Self::One)
+                BoundValue::from_value(kind, value, dialect).map(Self::One)
             }
             (ParameterType::List(kind), Some(Value::Array(items))) => {
                 if items.len() > MAX_LIST {
@@ -105,7 +105,7 @@ impl Parameter {
                 }
                 let items = items
                     .iter()
-                    .map(|item| BoundValue::of(kind, Some(item), dialect));
+                    .map(|item| BoundValue::from_value(kind, Some(item), dialect));
                 Ok(Self::List(kind, items.collect::<Result<_, _>>()?))
             }
             (ParameterType::List(kind), _) => Ok(Self::List(kind, Vec::new())),
@@ -125,7 +125,7 @@ impl BoundValue {
         }
     }
 
-    fn of(
+    fn from_value(
         kind: JsonType,
         value: Option<&Value>,
         dialect: SqlDialect,
@@ -173,7 +173,7 @@ fn fits_mysql(number: &BigDecimal) -> bool {
 
 impl BoundList {
     /// Returns the elements of a list whose declared element type is `kind`.
-    pub(crate) fn of(kind: JsonType, items: &[BoundValue]) -> Self {
+    pub(crate) fn from_items(kind: JsonType, items: &[BoundValue]) -> Self {
         let decimals = || {
             let decimal = |item: &BoundValue| match item {
                 BoundValue::Integer(number) => number.map(BigDecimal::from),
@@ -224,7 +224,7 @@ mod tests {
         dialect: SqlDialect,
     ) -> Result<BoundValue, UnbindableArgument> {
         let value = serde_json::from_str(number).unwrap();
-        BoundValue::of(kind, Some(&value), dialect)
+        BoundValue::from_value(kind, Some(&value), dialect)
     }
 
     #[test]

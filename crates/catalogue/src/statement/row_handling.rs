@@ -100,8 +100,8 @@ pub(super) struct RowHandling {
 }
 
 impl RowHandling {
-    pub(super) fn read(dialect: SqlDialect, sql: &str) -> Result<Self, BadStatement> {
-        let Some(tokens) = TokenTree::read(dialect, sql)? else {
+    pub(super) fn from_sql(dialect: SqlDialect, sql: &str) -> Result<Self, BadStatement> {
+        let Some(tokens) = TokenTree::parse(dialect, sql)? else {
             return Ok(Self {
                 combines_rows: true,
                 restricts_every_row: false,

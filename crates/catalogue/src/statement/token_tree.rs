@@ -96,7 +96,7 @@ pub(super) struct TokenTree<'s> {
 
 impl<'s> TokenTree<'s> {
     /// Returns `None` if the brackets do not match.
-    pub(super) fn read(dialect: SqlDialect, sql: &'s str) -> Result<Option<Self>, BadStatement> {
+    pub(super) fn parse(dialect: SqlDialect, sql: &'s str) -> Result<Option<Self>, BadStatement> {
         let mut scanner = Scanner::new(dialect, sql);
         let mut tokens = Vec::new();
         let mut groups = vec![BracketPair { open: 0, close: 0 }];

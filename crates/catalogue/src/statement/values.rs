@@ -87,7 +87,7 @@ impl Statement {
         match param {
             Parameter::One(value) => value.clone(),
             Parameter::List(kind, items) if self.dialect == SqlDialect::Postgres => {
-                BoundValue::List(BoundList::of(*kind, items))
+                BoundValue::List(BoundList::from_items(*kind, items))
             }
             // The elements of the list are bound after all other values. This unused value keeps the numbers of the other
             // parameters.
@@ -109,7 +109,7 @@ impl StatementWriter {
             {
                 let _ = write!(self.sql, "CAST(${number} AS numeric)");
             }
-            Some(Parameter::List(kind, items)) if is_big(&BoundList::of(*kind, items)) => {
+            Some(Parameter::List(kind, items)) if is_big(&BoundList::from_items(*kind, items)) => {
                 let _ = write!(self.sql, "CAST(${number} AS numeric[])");
             }
             _ => self.sql.push_str(&self.dialect.placeholder(number)),

@@ -40,7 +40,7 @@ impl OutputListener for RecordedOutput {
 }
 
 impl Case {
-    fn of(path: &str) -> Self {
+    fn for_program(path: &str) -> Self {
         let directory = TempDir::new().unwrap();
         fs::write(directory.path().join("log"), "").unwrap();
         let program = Program {
@@ -56,7 +56,7 @@ impl Case {
     }
 
     fn shell() -> Self {
-        Self::of("/bin/sh")
+        Self::for_program("/bin/sh")
     }
 
     fn path(&self) -> &Path {
@@ -105,7 +105,7 @@ async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 #[tokio::test]
 async fn the_environment_holds_only_what_is_listed() {
-    let case = Case::of("/usr/bin/env");
+    let case = Case::for_program("/usr/bin/env");
     let environment = vec![("ONLY".to_owned(), "a b\n$(c)".to_owned())];
     let given = RunInput {
         environment,
@@ -119,7 +119,7 @@ async fn the_environment_holds_only_what_is_listed() {
 
 #[tokio::test]
 async fn a_program_starts_as_if_from_a_plain_shell() {
-    let case = Case::of("/bin/cat");
+    let case = Case::for_program("/bin/cat");
     let given = RunInput {
         words: vec!["/proc/self/status".to_owned()],
         ..RunInput::default()
@@ -144,7 +144,7 @@ async fn a_program_starts_as_if_from_a_plain_shell() {
 
 #[tokio::test]
 async fn standard_input_is_the_text_or_empty() {
-    let case = Case::of("/bin/cat");
+    let case = Case::for_program("/bin/cat");
     assert_eq!(case.run(RunInput::default()).await.unwrap().output, b"");
     let text = "line\n\u{1F980}\0".repeat(20_000);
     let given = RunInput {
@@ -219,7 +219,7 @@ async fn how_a_program_ended_is_told() {
         );
     }
     for (path, code) in [("/nowhere/program", 127), ("/etc/passwd", 126)] {
-        let ended = Case::of(path).run(RunInput::default()).await.err();
+        let ended = Case::for_program(path).run(RunInput::default()).await.err();
         assert!(
             matches!(ended, Some(RunError::Failed(told)) if told == code),
             "{path}: {ended:?}"
@@ -229,7 +229,7 @@ async fn how_a_program_ended_is_told() {
 
 #[tokio::test]
 async fn a_command_line_that_is_too_long_is_told_apart() {
-    let case = Case::of("/bin/echo");
+    let case = Case::for_program("/bin/echo");
     let given = RunInput {
         words: vec!["x".repeat(200_000)],
         ..RunInput::default()

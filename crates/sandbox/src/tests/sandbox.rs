@@ -11,7 +11,7 @@ fn sandboxed(network: bool) -> Option<Case> {
         eprintln!("skipped: this kernel has no Landlock");
         return None;
     }
-    let mut case = Case::of("/bin/bash");
+    let mut case = Case::for_program("/bin/bash");
     for name in ["read", "write", "secret"] {
         fs::create_dir(case.path().join(name)).unwrap();
         fs::write(case.path().join(name).join("file"), name).unwrap();

@@ -57,7 +57,7 @@ async fn prepare(
 /// their order.
 fn around(sql: &str, columns: &[sqlx::postgres::PgColumn]) -> Option<String> {
     let is_readable =
-        |column: &sqlx::postgres::PgColumn| ValueReader::of(column.type_info()).is_some();
+        |column: &sqlx::postgres::PgColumn| ValueReader::for_type(column.type_info()).is_some();
     if columns.iter().all(is_readable) {
         return None;
     }

@@ -31,7 +31,7 @@ pub(super) enum ValueReader {
 
 impl ValueReader {
     /// Returns the reader of a type, or `None` for a type that has no JSON form except its text.
-    pub(super) fn of(kind: &PgTypeInfo) -> Option<Self> {
+    pub(super) fn for_type(kind: &PgTypeInfo) -> Option<Self> {
         if let Some(read) = scalar(kind) {
             return Some(Self::Scalar(read));
         }
@@ -39,12 +39,12 @@ impl ValueReader {
         kind.oid()?;
         match kind.kind() {
             PgTypeKind::Array(items) => scalar(items).map(Self::List),
-            PgTypeKind::Domain(base) => Self::of(base),
+            PgTypeKind::Domain(base) => Self::for_type(base),
             _ => None,
         }
     }
 
-    pub(super) fn read(self, bytes: &[u8]) -> Result<Value, BoxDynError> {
+    pub(super) fn read_value(self, bytes: &[u8]) -> Result<Value, BoxDynError> {
         match self {
             Self::Scalar(read) => read(bytes),
             Self::List(read) => list(bytes, read),

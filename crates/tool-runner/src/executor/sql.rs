@@ -108,7 +108,7 @@ fn bind(
     dialect: SqlDialect,
 ) -> Result<Vec<Parameter>, ExecutorError> {
     let bound = |(name, kind): &(String, ParameterType)| {
-        Parameter::of(*kind, arguments.get(name), dialect).map_err(|why| {
+        Parameter::from_value(*kind, arguments.get(name), dialect).map_err(|why| {
             ExecutorError::BadArgument {
                 text: format!("`{name}` {why}"),
             }

@@ -98,7 +98,10 @@ fn approved(pins: &Pins, source: &str) -> List {
     let instructions = instructions.and_then(CanonicalDefinition::instructions);
     List {
         instructions: instructions.map(Arc::from),
-        ..pins.of(source).map(CanonicalDefinition::text).collect()
+        ..pins
+            .definitions(source)
+            .map(CanonicalDefinition::text)
+            .collect()
     }
 }
 

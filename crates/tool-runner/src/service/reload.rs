@@ -49,7 +49,7 @@ impl Runner {
     pub(crate) async fn reload(&self, seen: &mut Files) -> bool {
         let path = self.config.catalogue.clone();
         let attached = seen.attached.clone();
-        let read = tokio::task::spawn_blocking(move || Files::read(&path, &attached)).await;
+        let read = tokio::task::spawn_blocking(move || Files::load(&path, &attached)).await;
         // A file that is missing while it is being replaced changes nothing.
         let Ok(Ok(found)) = read else {
             return false;

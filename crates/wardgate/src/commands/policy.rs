@@ -132,7 +132,7 @@ fn offers_of(catalogue: &Catalogue) -> Vec<ToolFacts> {
     let mut offers: Vec<_> = tools.iter().map(|tool| tool.facts().clone()).collect();
     for source in catalogue.sources() {
         offers.extend(
-            Offers::of(source, tools)
+            Offers::from_source(source, tools)
                 .into_iter()
                 .flat_map(|of| of.facts),
         );

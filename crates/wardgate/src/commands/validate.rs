@@ -124,7 +124,7 @@ fn check(question: &ValidationRequest<'_>) -> Result<Map<String, Value>, Validat
     // Models may write the arguments as a string that contains the JSON.
     let text = serde_json::from_str::<String>(arguments.get());
     let raw = text.as_deref().unwrap_or(arguments.get());
-    Arguments::read(&schema, raw.as_bytes())
+    Arguments::parse(&schema, raw.as_bytes())
         .map(Arguments::into_values)
         .map_err(|invalid| ValidationFault {
             error: invalid.to_string(),

@@ -23,14 +23,19 @@ pub enum BodyTemplate {
 }
 
 impl BodyTemplate {
-    pub(super) fn read(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> Option<Self> {
+    pub(super) fn from_fields(
+        fields: &mut FieldReader<'_>,
+        scope: &mut Scope<'_, '_>,
+    ) -> Option<Self> {
         let json = fields.optional("json");
         let form = fields.optional("form");
         let text = fields.optional("text");
         match (json, form, text) {
             (None, None, None) => Some(Self::None),
             (Some(node), None, None) => Some(Self::Json(scope.json_template(node))),
-            (None, Some(node), None) => PairTemplates::read(node, "form", scope).map(Self::Form),
+            (None, Some(node), None) => {
+                PairTemplates::from_node(node, "form", scope).map(Self::Form)
+            }
             (None, None, Some(node)) => scope.template(node, "text").map(Self::Text),
             (Some(node), ..) | (_, Some(node), _) => {
                 scope.faults.add(

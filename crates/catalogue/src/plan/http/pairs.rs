@@ -15,7 +15,7 @@ use crate::template::{Template, UnfitValue};
 pub struct PairTemplates(Vec<(String, Template)>);
 
 impl PairTemplates {
-    pub(super) fn read(node: &Node, what: &str, scope: &mut Scope<'_, '_>) -> Option<Self> {
+    pub(super) fn from_node(node: &Node, what: &str, scope: &mut Scope<'_, '_>) -> Option<Self> {
         let entries = scope.faults.map(node, what)?;
         let read = entries
             .iter()
@@ -40,7 +40,7 @@ impl PairTemplates {
 pub struct HeaderTemplates(Vec<(HeaderName, Template)>);
 
 impl HeaderTemplates {
-    pub(super) fn read(node: &Node, scope: &mut Scope<'_, '_>) -> Option<Self> {
+    pub(super) fn from_node(node: &Node, scope: &mut Scope<'_, '_>) -> Option<Self> {
         let mut headers = Vec::new();
         for (key, node) in scope.faults.map(node, "headers")? {
             let name = header_name(&key.name).filter(|name| name != AUTHORIZATION);

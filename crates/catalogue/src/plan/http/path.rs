@@ -21,7 +21,7 @@ const ENCODED: AsciiSet = NON_ALPHANUMERIC
 pub struct PathTemplate(Vec<Template>);
 
 impl PathTemplate {
-    pub(crate) fn read(node: &Node, scope: &mut Scope<'_, '_>) -> Option<Self> {
+    pub(crate) fn from_node(node: &Node, scope: &mut Scope<'_, '_>) -> Option<Self> {
         let whole = scope.template(node, "path")?;
         let text = scope.faults.text(node, "path")?;
         let Some(text) = text.strip_prefix('/') else {

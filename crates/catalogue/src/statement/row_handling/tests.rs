@@ -3,7 +3,7 @@ use super::*;
 const DIALECTS: [SqlDialect; 3] = [SqlDialect::Sqlite, SqlDialect::Postgres, SqlDialect::Mysql];
 
 fn handling(dialect: SqlDialect, sql: &str) -> RowHandling {
-    RowHandling::read(dialect, sql).unwrap()
+    RowHandling::from_sql(dialect, sql).unwrap()
 }
 
 /// Returns the text of the limit of `sql`, and its numbers.
