@@ -263,7 +263,8 @@ impl WitnessClient {
         url: Url,
         private: &PrivateAddresses,
     ) -> Result<Self, EgressError> {
-        let settings = EgressSettings::of(&url, [], private.clone(), ANSWER_LIMIT, ANSWER_BYTES);
+        let settings =
+            EgressSettings::for_url(&url, [], private.clone(), ANSWER_LIMIT, ANSWER_BYTES);
         Ok(Self {
             name: name.to_owned(),
             key: key.clone(),

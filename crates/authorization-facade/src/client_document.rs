@@ -76,7 +76,7 @@ impl ClientDocuments {
     }
 
     async fn read(&self, url: Url) -> Result<Vec<u8>, EgressError> {
-        let egress = Egress::open(EgressSettings::of(
+        let egress = Egress::open(EgressSettings::for_url(
             &url,
             [],
             self.private.clone(),

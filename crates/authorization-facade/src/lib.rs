@@ -187,7 +187,7 @@ impl AuthorizationFacade {
             bytes: self.parts.body_limits.bytes.min(MAX_BODY),
             ..self.parts.body_limits
         };
-        let body = wardgate_edge::read(&mut body, limits).await;
+        let body = wardgate_edge::read_body(&mut body, limits).await;
         let body = body.map_err(|refused| OAuthError {
             status: refused.status(),
             ..OAuthError::invalid_request("the body is too large, late or incomplete")

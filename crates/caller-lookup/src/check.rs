@@ -1,5 +1,7 @@
 //! Validation of the configuration, before anything is opened.
 
+use std::ops::RangeInclusive;
+
 use crate::Error;
 use crate::config::LookupConfig;
 use crate::query::Query;
@@ -12,11 +14,11 @@ impl LookupConfig {
         if self.table_file.is_some() == self.query.is_some() {
             return Err(not_one_source());
         }
-        check_range("ttl", self.ttl.as_secs(), (1, 3600))?;
-        check_range("entries", self.entries as u64, (1, 1_000_000))?;
+        check_range("ttl", self.ttl.as_secs(), 1..=3600)?;
+        check_range("entries", self.entries as u64, 1..=1_000_000)?;
         if let Some(query) = &self.query {
-            check_range("query.timeout_ms", query.timeout_ms, (50, 800))?;
-            check_range("query.connections", query.connections as u64, (1, 64))?;
+            check_range("query.timeout_ms", query.timeout_ms, 50..=800)?;
+            check_range("query.connections", query.connections as u64, 1..=64)?;
             Query::open(query)?;
         }
         Ok(())
@@ -28,10 +30,15 @@ impl LookupConfig {
     }
 }
 
-fn check_range(setting: &'static str, value: u64, (least, most): (u64, u64)) -> Result<(), Error> {
-    if (least..=most).contains(&value) {
+fn check_range(
+    setting: &'static str,
+    value: u64,
+    allowed: RangeInclusive<u64>,
+) -> Result<(), Error> {
+    if allowed.contains(&value) {
         return Ok(());
     }
+    let (least, most) = allowed.into_inner();
     let problem = format!("is {value}; it must be {least} to {most}");
     Err(Error::Setting { setting, problem })
 }

@@ -61,7 +61,7 @@ struct TableFault {
 }
 
 impl TableFault {
-    fn of(self, path: &Path) -> Error {
+    fn into_error(self, path: &Path) -> Error {
         Error::Table {
             path: path.to_owned(),
             at: self.at,
@@ -137,11 +137,11 @@ impl Table {
         ambient: Ambient,
     ) -> Result<Arc<Self>, Error> {
         let read_at = ambient.now();
-        let people = match read(path).await {
+        let people = match read_table(path).await {
             Ok(bytes) => parse(bytes).await,
             Err(fault) => Err(fault),
         };
-        let people = people.map_err(|fault| fault.of(path))?;
+        let people = people.map_err(|fault| fault.into_error(path))?;
         let table = Arc::new(Self {
             path: path.to_owned(),
             people: ArcSwap::from_pointee(people),
@@ -203,7 +203,7 @@ impl Table {
 
     /// Returns the people of the file, or `None` if it is unchanged.
     async fn read_change(&self) -> Result<Option<People>, TableFault> {
-        let bytes = read(&self.path).await?;
+        let bytes = read_table(&self.path).await?;
         if Digest::of(&bytes) == self.people.load().version {
             return Ok(None);
         }
@@ -230,10 +230,10 @@ pub(crate) fn check(path: &Path) -> Result<(), Error> {
         io::Read::read_to_end(&mut file, &mut bytes).map_err(|error| unreadable(&error))?;
         People::parse(&bytes)
     });
-    people.map(drop).map_err(|fault| fault.of(path))
+    people.map(drop).map_err(|fault| fault.into_error(path))
 }
 
-async fn read(path: &Path) -> Result<Vec<u8>, TableFault> {
+async fn read_table(path: &Path) -> Result<Vec<u8>, TableFault> {
     let mut bytes = Vec::new();
     let file = tokio::fs::File::open(path)
         .await

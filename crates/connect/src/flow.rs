@@ -131,7 +131,7 @@ pub(crate) async fn decide(connect_pages: Arc<ConnectPages>, request: Request) -
         };
         let limits = connect_pages.parts.body_limits;
         let mut body = body;
-        let body = wardgate_edge::read(&mut body, limits).await;
+        let body = wardgate_edge::read_body(&mut body, limits).await;
         let body = body.map_err(|_| ConnectProblem::Foreign)?;
         let form: HashMap<String, String> =
             url::form_urlencoded::parse(&body).into_owned().collect();

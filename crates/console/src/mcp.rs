@@ -155,7 +155,7 @@ impl GatewayClient {
                 }
                 _ => {}
             }
-            let response = GatewayResponse::read(response, ID, MAX_ANSWER).await?;
+            let response = GatewayResponse::from_response(response, ID, MAX_ANSWER).await?;
             Exchange::new(body, response).ok_or(GatewayFault::Unreadable)
         };
         let answered = tokio::time::timeout(limit, work).await;

@@ -96,7 +96,7 @@ impl PageRequest {
             return Err(Problem::Foreign);
         }
         // 4. The body, which is bounded in size and time.
-        let read = wardgate_edge::read(&mut body, admission.body).await;
+        let read = wardgate_edge::read_body(&mut body, admission.body).await;
         let body = match read {
             Ok(read) => read,
             Err(refusal) => {

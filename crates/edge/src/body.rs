@@ -64,7 +64,7 @@ pub fn is_json(headers: &HeaderMap) -> bool {
 }
 
 /// Reads the whole body.
-pub async fn read(body: &mut Body, limits: BodyLimits) -> Result<Bytes, BodyRefusal> {
+pub async fn read_body(body: &mut Body, limits: BodyLimits) -> Result<Bytes, BodyRefusal> {
     let reading = Limited::new(body, limits.bytes).collect();
     match tokio::time::timeout(Duration::from_secs(limits.seconds), reading).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),

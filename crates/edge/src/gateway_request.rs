@@ -123,7 +123,7 @@ impl GatewayRequest<'_> {
 impl GatewayResponse {
     /// Reads the response to the request with this id, either as JSON or from an event stream. At most `max_bytes` are
     /// read.
-    pub async fn read(
+    pub async fn from_response(
         response: Response<Body>,
         id: u64,
         max_bytes: usize,

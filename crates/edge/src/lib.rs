@@ -27,7 +27,7 @@ pub use auth::{
     IntrospectionConfig, IssuerConfig, JwksSource, RevocationWatch, RightsSource, Scopes,
     TokenRefusal, TokenType, VerifiedCaller, attribute_value, generate_api_key, is_name,
 };
-pub use body::{BodyLimits, BodyRefusal, drain, is_json, read};
+pub use body::{BodyLimits, BodyRefusal, drain, is_json, read_body};
 pub use browser_page::{browser_page, escape_html, find_cookie, leave_page, redirect_browser};
 pub use cors::Grants;
 pub use edge_client::{EdgeClient, EdgeClientError, UnusableUrl, replica_client};

@@ -49,7 +49,7 @@ pub struct NotAHost;
 
 impl AllowedHost {
     /// Returns the host of a URL.
-    pub fn of(url: &Url) -> Option<Self> {
+    pub fn from_url(url: &Url) -> Option<Self> {
         Some(Self {
             host: url.host()?.to_owned(),
             port: url.port(),
@@ -70,7 +70,7 @@ impl FromStr for AllowedHost {
         }
         Url::parse(&format!("http://{text}/"))
             .ok()
-            .and_then(|url| Self::of(&url))
+            .and_then(|url| Self::from_url(&url))
             .ok_or(NotAHost)
     }
 }

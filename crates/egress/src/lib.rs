@@ -70,7 +70,7 @@ pub struct EgressSettings {
 
 impl EgressSettings {
     /// Creates the settings for the service at `url`, whose redirects may lead to `further_hosts`.
-    pub fn of(
+    pub fn for_url(
         url: &Url,
         further_hosts: impl IntoIterator<Item = AllowedHost>,
         private: PrivateAddresses,
@@ -78,7 +78,7 @@ impl EgressSettings {
         max_response_bytes: usize,
     ) -> Self {
         Self {
-            hosts: AllowedHost::of(url)
+            hosts: AllowedHost::from_url(url)
                 .into_iter()
                 .chain(further_hosts)
                 .collect(),
@@ -92,7 +92,7 @@ impl EgressSettings {
     /// Returns settings for `url` alone, with the same networks and proxy. The TLS settings are kept only if `url` is
     /// at the service's own host.
     pub(crate) fn toward(&self, url: &Url, timeout: Duration, max_response_bytes: usize) -> Self {
-        let host = AllowedHost::of(url);
+        let host = AllowedHost::from_url(url);
         let network = if host.is_some() && host.as_ref() == self.hosts.first() {
             self.network.clone()
         } else {
@@ -101,7 +101,7 @@ impl EgressSettings {
         let private = self.private.clone();
         Self {
             network,
-            ..Self::of(url, [], private, timeout, max_response_bytes)
+            ..Self::for_url(url, [], private, timeout, max_response_bytes)
         }
     }
 }

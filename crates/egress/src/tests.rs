@@ -180,7 +180,7 @@ async fn no_spelling_of_an_inner_address_is_reached() {
         "[ff02::1]",
     ] {
         let url = Url::parse(&format!("http://{host}/")).unwrap();
-        let listed = AllowedHost::of(&url).unwrap();
+        let listed = AllowedHost::from_url(&url).unwrap();
         let settings = EgressSettings {
             hosts: vec![listed],
             private: PrivateAddresses::Refused,

@@ -335,8 +335,10 @@ impl ToolCall {
                 visible: true,
                 ..
             } => {
-                let denial = (reason.as_str(), *decision);
-                Some(McpResponse::denied(id, version, call_id, recorded, denial))
+                let reason = reason.as_str();
+                Some(McpResponse::denied(
+                    id, version, call_id, recorded, reason, *decision,
+                ))
             }
             // Older versions have no error code for this case, and the model may find another way.
             Rejection::MissingCapability(_) | Rejection::InputError(_) if !version.is_modern() => {

@@ -85,7 +85,7 @@ pub(super) fn link(files: Vec<FileDescriptorProto>) -> Result<DescriptorPool, Ba
             trimmed.push(trimmer.file(file)?);
         }
     }
-    let sorted = ImportGraph::of(&trimmed)?.resolve()?;
+    let sorted = ImportGraph::from_files(&trimmed)?.resolve()?;
     let names: Vec<_> = trimmed.iter().map(|file| file.name().to_owned()).collect();
     let mut pool = DescriptorPool::global();
     let well_known: Vec<_> = pool.files().map(|file| file.name().to_owned()).collect();
@@ -122,7 +122,7 @@ struct ResolvedFiles {
 }
 
 impl ImportGraph {
-    fn of(files: &[FileDescriptorProto]) -> Result<Self, BadDescriptors> {
+    fn from_files(files: &[FileDescriptorProto]) -> Result<Self, BadDescriptors> {
         let mut positions = HashMap::new();
         for (position, file) in files.iter().enumerate() {
             positions.entry(file.name()).or_insert(position);

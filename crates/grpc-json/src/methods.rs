@@ -64,10 +64,13 @@ impl MethodName {
     /// Finds the method in `pool`. Whether the method is supported can be checked without a server.
     pub fn find(&self, pool: &DescriptorPool) -> Result<MethodDescriptor, GrpcError> {
         let service = pool.get_service_by_name(&self.service);
-        self.of(service.as_ref())
+        self.find_in_service(service.as_ref())
     }
 
-    fn of(&self, service: Option<&ServiceDescriptor>) -> Result<MethodDescriptor, GrpcError> {
+    fn find_in_service(
+        &self,
+        service: Option<&ServiceDescriptor>,
+    ) -> Result<MethodDescriptor, GrpcError> {
         let method = service.and_then(|service| {
             service
                 .methods()
@@ -168,7 +171,7 @@ impl ReflectedServices {
             Err(GrpcError::NoMethod(_)) => None,
             Err(error) => return Err(error),
         };
-        let method = name.of(service.as_ref());
+        let method = name.find_in_service(service.as_ref());
         let told = ReflectedService {
             service,
             connection: connection.made(),
@@ -193,7 +196,7 @@ impl ReflectedServices {
         if told.connection != connection.made() {
             return None;
         }
-        match name.of(told.service.as_ref()) {
+        match name.find_in_service(told.service.as_ref()) {
             Err(GrpcError::NoMethod(_)) if told.at.elapsed() >= self.look_again_after => None,
             method => Some(method),
         }

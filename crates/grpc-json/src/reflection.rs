@@ -45,7 +45,7 @@ pub(super) async fn files(
             opened => opened.map_err(|status| failed(&status))?,
         };
         let mut found = FoundFiles::default();
-        found.take(answer).map_err(|problem| match problem {
+        found.add_files(answer).map_err(|problem| match problem {
             ReflectionProblem::NotFound => GrpcError::NoMethod(service.to_owned()),
             problem => problem.into(),
         })?;
@@ -58,7 +58,7 @@ pub(super) async fn files(
                 .ask(request)
                 .await
                 .map_err(|status| failed(&status))?;
-            found.take(answer)?;
+            found.add_files(answer)?;
             if !found.files.contains_key(&missing) {
                 return Err(ReflectionProblem::AnotherFile.into());
             }
@@ -167,7 +167,7 @@ struct FoundFiles {
 }
 
 impl FoundFiles {
-    fn take(&mut self, answer: ServerReflectionResponse) -> Result<(), ReflectionProblem> {
+    fn add_files(&mut self, answer: ServerReflectionResponse) -> Result<(), ReflectionProblem> {
         let files = match answer.message_response {
             Some(MessageResponse::FileDescriptorResponse(files)) => files.file_descriptor_proto,
             Some(MessageResponse::ErrorResponse(error))

@@ -88,10 +88,11 @@ impl ConditionalTools {
     /// Returns the conditional tools of the server behind `link`, which has just returned `listed`: for a client with all
     /// capabilities if it is a server of 2026-07-28, for a client with none if it is older. If they cannot be determined,
     /// returns the previous ones.
-    pub(super) async fn of(
+    pub(super) async fn resolve_tools(
         &self,
         listed: &[ToolDefinition],
-        (transport, link): (&Transport, &Arc<Link>),
+        transport: &Transport,
+        link: &Arc<Link>,
         deadline: Instant,
     ) -> Arc<[ToolDefinition]> {
         let revision = link.events.tools_revision();
@@ -105,7 +106,7 @@ impl ConditionalTools {
             }
         };
         let deadline = deadline.min(Instant::now() + LIMIT);
-        let finding = timeout_at(deadline, find(listed, (transport, link), deadline));
+        let finding = timeout_at(deadline, find(listed, transport, link, deadline));
         match finding.await.unwrap_or(Err(UpstreamError::Timeout)) {
             Ok(tools) => {
                 let tools: Arc<[_]> = tools.into();
@@ -138,7 +139,8 @@ impl KnownTools {
 
 async fn find(
     listed: &[ToolDefinition],
-    (transport, link): (&Transport, &Arc<Link>),
+    transport: &Transport,
+    link: &Arc<Link>,
     deadline: Instant,
 ) -> Result<Vec<ToolDefinition>, UpstreamError> {
     let connection = link.connection_by(deadline).await?;
@@ -272,7 +274,7 @@ async fn list_modern(
     loop {
         let request = pages.request().with(&client);
         let page = link.request(&request, deadline, None).await?;
-        if pages.take(&page)? {
+        if pages.add_page(&page)? {
             break;
         }
     }

@@ -40,7 +40,7 @@ pub struct ToolDefinition {
 impl ToolDefinition {
     /// Returns the fingerprint of the definition, or `None` if the definition cannot be pinned.
     pub(super) fn fingerprint(&self) -> Option<ToolFingerprint> {
-        let definition = CanonicalDefinition::read(self.raw.get()).ok();
+        let definition = CanonicalDefinition::parse_tool(self.raw.get()).ok();
         definition.map(|definition| definition.fingerprint())
     }
 }
@@ -79,9 +79,9 @@ impl Pages {
     }
 
     /// Adds a page, and returns whether it was the last one.
-    pub(super) fn take(&mut self, result: &RawValue) -> Result<bool, UpstreamError> {
+    pub(super) fn add_page(&mut self, result: &RawValue) -> Result<bool, UpstreamError> {
         check_complete(result)?;
-        let page = DefinitionPage::read(result, self.member)?;
+        let page = DefinitionPage::parse(result, self.member)?;
         self.entries.extend(page.entries);
         self.ttl = list_ttls::shorter(self.ttl, page.ttl);
         self.read += 1;
@@ -111,7 +111,7 @@ struct DefinitionPage {
 
 impl DefinitionPage {
     /// Reads a page whose entries are the member `list` of `result`.
-    fn read(result: &RawValue, list: &str) -> Result<Self, UpstreamError> {
+    fn parse(result: &RawValue, list: &str) -> Result<Self, UpstreamError> {
         #[derive(Deserialize)]
         struct Cursor {
             #[serde(default, rename = "nextCursor")]

@@ -142,7 +142,8 @@ impl Events {
             #[serde(default)]
             instructions: Option<String>,
         }
-        let instructions = read::<InitializeMembers>(Some(result)).and_then(|it| it.instructions);
+        let instructions =
+            parse_params::<InitializeMembers>(Some(result)).and_then(|it| it.instructions);
         let instructions = instructions.filter(|text| !text.trim().is_empty());
         let fits = |text: &String| text.len() <= MAX_INSTRUCTIONS;
         if !instructions.as_ref().is_none_or(fits) {
@@ -218,13 +219,13 @@ impl Events {
                 "notifications/prompts/list_changed" => changed(&self.prompts),
                 "notifications/resources/list_changed" => changed(&self.resources),
                 "notifications/resources/updated" => {
-                    if let Some(ResourceUpdated { uri }) = read(*params) {
+                    if let Some(ResourceUpdated { uri }) = parse_params(*params) {
                         self.subscriptions.updated(&uri);
                     }
                 }
                 "notifications/subscriptions/acknowledged" => {
                     let SubscriptionAcknowledged { notifications } =
-                        read(*params).unwrap_or_default();
+                        parse_params(*params).unwrap_or_default();
                     let uris = notifications.resource_subscriptions.iter();
                     self.subscriptions.accepted(uris.map(String::as_str));
                     self.subscriptions.opened();
@@ -243,7 +244,7 @@ impl Events {
     /// Logs that a message of the server is ignored. The log rate is limited.
     pub(super) fn ignored(&self, why: &str) {
         let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(left_out) = warnings.take() {
+        if let Some(left_out) = warnings.admit_line() {
             warn!(
                 upstream = self.upstream,
                 why, left_out, "a message of an upstream server is ignored"
@@ -254,7 +255,7 @@ impl Events {
     /// Logs that a tool of the server cannot be offered. The log rate is limited.
     pub(super) fn left_out(&self, index: usize, why: &str) {
         let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(left_out) = warnings.take() {
+        if let Some(left_out) = warnings.admit_line() {
             warn!(
                 upstream = self.upstream,
                 index, why, left_out, "a tool of an upstream server is not offered"
@@ -282,7 +283,7 @@ struct Notifications {
     resource_subscriptions: Vec<String>,
 }
 
-fn read<'a, T: Deserialize<'a>>(params: Option<&'a RawValue>) -> Option<T> {
+fn parse_params<'a, T: Deserialize<'a>>(params: Option<&'a RawValue>) -> Option<T> {
     serde_json::from_str(params?.get()).ok()
 }
 

@@ -72,7 +72,7 @@ impl ToolFingerprint {
 
 impl CanonicalDefinition {
     /// Reads the JSON object that defines a tool.
-    pub fn read(text: &str) -> Result<Self, BadDefinition> {
+    pub fn parse_tool(text: &str) -> Result<Self, BadDefinition> {
         if text.len() > MAX_BYTES {
             return Err(BadDefinition::TooLarge(text.len()));
         }
@@ -184,7 +184,9 @@ mod tests {
 
     fn fingerprint(members: &str) -> ToolFingerprint {
         let text = format!(r#"{{"name":"read","inputSchema":{{"type":"object"}}{members}}}"#);
-        CanonicalDefinition::read(&text).unwrap().fingerprint()
+        CanonicalDefinition::parse_tool(&text)
+            .unwrap()
+            .fingerprint()
     }
 
     #[test]

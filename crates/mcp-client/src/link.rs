@@ -315,7 +315,7 @@ impl Link {
         let server = loop {
             let request = pages.request().with(&client);
             let page = connection.request_plainly(&request, None).await?;
-            if pages.take(&page)? {
+            if pages.add_page(&page)? {
                 break listing::server_of(&page);
             }
         };

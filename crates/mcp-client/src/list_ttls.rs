@@ -21,7 +21,7 @@ impl ListTtls {
     }
 
     /// Returns the shortest TTL of the lists of `kind`, or `None` if the server specified none.
-    pub(super) fn of(&self, kind: OfferKind) -> Option<Duration> {
+    pub(super) fn find_shortest(&self, kind: OfferKind) -> Option<Duration> {
         let methods: &[&str] = match kind {
             OfferKind::Tool => &["tools/list"],
             OfferKind::Prompts => &["prompts/list"],

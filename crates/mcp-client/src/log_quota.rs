@@ -24,7 +24,7 @@ impl LogQuota {
     }
 
     /// Returns the number of lines left out since the last one if another line may be logged, or `None` if it may not.
-    pub(super) fn take(&mut self) -> Option<u64> {
+    pub(super) fn admit_line(&mut self) -> Option<u64> {
         if self.second.elapsed() >= Duration::from_secs(1) {
             (self.second, self.used) = (Instant::now(), 0);
         }

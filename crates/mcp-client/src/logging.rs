@@ -23,7 +23,7 @@ pub(super) struct ServerLogLevel {
 }
 
 impl ServerLogLevel {
-    pub(super) fn of(handshake: Handshake) -> Self {
+    pub(super) fn from_handshake(handshake: Handshake) -> Self {
         Self {
             is_offered: handshake.logs,
             level: Mutex::default(),

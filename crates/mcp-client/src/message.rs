@@ -277,7 +277,7 @@ pub(super) enum IncomingMessage<'a> {
 
 /// Reads the messages in `text`: one, or those of a batch (2025-03-26). The error describes the problem
 /// without any part of the text.
-pub(super) fn read(text: &[u8]) -> Result<Vec<IncomingMessage<'_>>, &'static str> {
+pub(super) fn read_messages(text: &[u8]) -> Result<Vec<IncomingMessage<'_>>, &'static str> {
     let text = std::str::from_utf8(text).map_err(|_| "it is not UTF-8")?;
     if depth(text) > MAX_DEPTH {
         return Err("it is nested too deeply");

@@ -221,7 +221,7 @@ impl Participation {
 
 impl ClientCapabilities {
     /// Reads the capabilities that a client declared. An empty text means none.
-    pub fn read(json: &[u8]) -> Result<Self, InvalidParticipation> {
+    pub fn parse(json: &[u8]) -> Result<Self, InvalidParticipation> {
         let json = match json {
             [] => "{}",
             json => std::str::from_utf8(json).map_err(|_| InvalidParticipation::Capabilities)?,
@@ -325,8 +325,8 @@ fn members(json: &str) -> Result<Vec<(String, &RawValue)>, InvalidParticipation>
 mod tests {
     use super::*;
 
-    fn read(json: &str) -> ClientCapabilities {
-        ClientCapabilities::read(json.as_bytes()).unwrap()
+    fn parse_capabilities(json: &str) -> ClientCapabilities {
+        ClientCapabilities::parse(json.as_bytes()).unwrap()
     }
 
     fn raw(json: &str) -> Box<RawValue> {
@@ -361,7 +361,7 @@ mod tests {
             ),
             (r#"{"roots":null}"#, [false; 5]),
         ] {
-            let profile = read(capabilities).profile;
+            let profile = parse_capabilities(capabilities).profile;
             let covers = |method, params: &str| profile.covers(method, Some(&raw(params)));
             let found = [
                 covers("elicitation/create", form),
@@ -378,7 +378,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_goes_on_byte_for_byte_and_tasks_only_where_they_are_offered() {
-        let capabilities = read(
+        let capabilities = parse_capabilities(
             r#"{"x-new": {"n":1.10}, "extensions":{"io.modelcontextprotocol/tasks":{},"example/ui":{"a":[1e400]}},"tasks":{}}"#,
         );
         assert_eq!(
@@ -395,7 +395,7 @@ mod tests {
             r#"{"tasks":{}}"#,
             r#"{"extensions":{"io.modelcontextprotocol/tasks":null}}"#,
         ] {
-            let capabilities = read(none);
+            let capabilities = parse_capabilities(none);
             assert!(!capabilities.accepts_tasks(), "{none}");
             assert!(
                 !capabilities.as_json(true).get().contains("tasks"),
@@ -414,7 +414,7 @@ mod tests {
             r#"{"roots":{},"roots":{}}"#,
             r#"{"sampling":7}"#,
         ] {
-            assert!(ClientCapabilities::read(odd.as_bytes()).is_err(), "{odd}");
+            assert!(ClientCapabilities::parse(odd.as_bytes()).is_err(), "{odd}");
         }
         assert!("loud".parse::<LogLevel>().is_err());
         assert!("debug".parse::<LogLevel>().unwrap() < LogLevel::Emergency);

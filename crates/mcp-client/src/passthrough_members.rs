@@ -26,7 +26,7 @@ pub struct PassthroughMembers(Vec<(String, Box<RawValue>)>);
 
 impl PassthroughMembers {
     /// Returns those members of `meta`, a JSON object or empty. Returns `None` if it cannot be read.
-    pub fn of(meta: &[u8]) -> Option<Self> {
+    pub fn from_meta(meta: &[u8]) -> Option<Self> {
         if meta.is_empty() {
             return Some(Self::default());
         }
@@ -73,17 +73,17 @@ mod tests {
     #[test]
     fn what_is_not_of_the_hop_goes_on_byte_for_byte() {
         let meta = r#"{"progressToken":7,"a.example/x": {"n":1.10},"traceparent":"00-","dev.wardgate/idempotencyKey":"k","io.modelcontextprotocol/new":[1e400],"io.modelcontextprotocol/clientCapabilities":{}}"#;
-        let others = PassthroughMembers::of(meta.as_bytes()).unwrap();
+        let others = PassthroughMembers::from_meta(meta.as_bytes()).unwrap();
         assert_eq!(
             serde_json::to_string(&others).unwrap(),
             r#"{"a.example/x":{"n":1.10},"io.modelcontextprotocol/new":[1e400]}"#
         );
         assert!(
-            PassthroughMembers::of(br#"{"progressToken":7}"#)
+            PassthroughMembers::from_meta(br#"{"progressToken":7}"#)
                 .unwrap()
                 .is_empty()
         );
-        assert!(PassthroughMembers::of(b"").unwrap().is_empty());
-        assert!(PassthroughMembers::of(b"7").is_none());
+        assert!(PassthroughMembers::from_meta(b"").unwrap().is_empty());
+        assert!(PassthroughMembers::from_meta(b"7").is_none());
     }
 }

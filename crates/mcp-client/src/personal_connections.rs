@@ -29,7 +29,7 @@ pub(super) struct PersonalConnections<U> {
 
 impl<U> PersonalConnections<U> {
     /// Creates the personal connections of a source, or returns `None` if one connection serves all callers.
-    pub(super) fn of(
+    pub(super) fn for_transport(
         transport: &Transport,
         events: &Arc<Events>,
         open: OpenPersonal<U>,

@@ -73,7 +73,7 @@ impl ProfileLinks {
     }
 
     /// Removes and returns all connections, so that they can be closed.
-    pub(super) fn take(&self) -> Vec<Arc<Link>> {
+    pub(super) fn take_links(&self) -> Vec<Arc<Link>> {
         self.lock().drain().map(|(_, cached)| cached.link).collect()
     }
 

@@ -35,7 +35,7 @@ impl std::fmt::Debug for Responses {
 
 impl Responses {
     /// Reads the responses, or returns `None` if `json` is not an object of objects.
-    pub fn read(json: &[u8]) -> Option<Self> {
+    pub fn parse(json: &[u8]) -> Option<Self> {
         let json = if json.is_empty() { b"{}" } else { json };
         let by_key: BTreeMap<String, Box<RawValue>> = serde_json::from_slice(json).ok()?;
         let are_objects = by_key.values().all(|answer| answer.get().starts_with('{'));

@@ -60,7 +60,7 @@ fn members_but(
 
 impl CallResult {
     /// Reads the complete result of a call.
-    pub fn read(result: &RawValue) -> Result<Self, UpstreamError> {
+    pub fn parse(result: &RawValue) -> Result<Self, UpstreamError> {
         #[derive(Deserialize)]
         struct ResultMembers {
             #[serde(default)]

@@ -87,7 +87,11 @@ pub struct ServerRequest {
 
 impl ServerRequest {
     /// Reads a request, or returns `None` if it is not one that a client can be asked.
-    pub(super) fn read(id: &RawValue, method: &str, params: Option<&RawValue>) -> Option<Self> {
+    pub(super) fn from_parts(
+        id: &RawValue,
+        method: &str,
+        params: Option<&RawValue>,
+    ) -> Option<Self> {
         QUESTIONS.contains(&method).then(|| Self {
             id: id.to_owned(),
             method: method.to_owned(),

@@ -114,7 +114,7 @@ impl ServerTaskRequest {
 impl ServerTask {
     /// Reads the task in `result` that a call became.
     pub(super) fn begun(result: &RawValue) -> Result<Self, UpstreamError> {
-        let (task, _) = Self::read(result)?;
+        let (task, _) = Self::parse(result)?;
         Ok(task)
     }
 
@@ -124,7 +124,7 @@ impl ServerTask {
         id: &str,
         client: &Participation,
     ) -> Result<(Self, TaskStatus), UpstreamError> {
-        let (task, task_members) = Self::read(result)?;
+        let (task, task_members) = Self::parse(result)?;
         if task.id != id {
             return Err(UpstreamError::BadResult("it reports another task"));
         }
@@ -151,7 +151,7 @@ impl ServerTask {
         Ok((task, standing))
     }
 
-    fn read(result: &RawValue) -> Result<(Self, TaskMembers), UpstreamError> {
+    fn parse(result: &RawValue) -> Result<(Self, TaskMembers), UpstreamError> {
         const UNREADABLE: UpstreamError = UpstreamError::BadResult("its task is not valid");
         // Deserialization fails if one of these members occurs twice.
         let task_members: TaskMembers =
@@ -182,7 +182,7 @@ mod tests {
 
     fn looked_at(json: &str) -> Result<(ServerTask, TaskStatus), UpstreamError> {
         let client = Participation {
-            capabilities: ClientCapabilities::read(br#"{"elicitation":{}}"#).unwrap(),
+            capabilities: ClientCapabilities::parse(br#"{"elicitation":{}}"#).unwrap(),
             log_level: None,
             others: PassthroughMembers::default(),
             is_legacy: false,

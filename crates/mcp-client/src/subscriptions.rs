@@ -264,7 +264,7 @@ impl ResourceListener {
     }
 
     /// Returns the resources that changed since the last call.
-    pub fn take(&self) -> BTreeSet<String> {
+    pub fn take_changes(&self) -> BTreeSet<String> {
         let mut taken = BTreeSet::new();
         self.inbox.send_if_modified(|changes| {
             taken = std::mem::take(&mut changes.updated);
@@ -374,12 +374,12 @@ mod tests {
         }
         listener.changed().now_or_never().unwrap();
         assert_eq!(
-            listener.take(),
+            listener.take_changes(),
             uris(&["x:a", "x://d", "x://d/f", "x://e/"])
         );
-        assert_eq!(listener.take(), uris(&[]));
+        assert_eq!(listener.take_changes(), uris(&[]));
         assert!(listener.changed().now_or_never().is_none());
-        assert_eq!(other.take(), uris(&[]));
+        assert_eq!(other.take_changes(), uris(&[]));
     }
 
     #[test]
@@ -387,28 +387,28 @@ mod tests {
         let (subscriptions, listener) = listening(&["x:a"]);
         subscriptions.opened();
         subscriptions.accepted(["x:a"]);
-        assert_eq!(listener.take(), uris(&[]), "nothing was missed");
+        assert_eq!(listener.take_changes(), uris(&[]), "nothing was missed");
 
         subscriptions.interrupted();
         assert_eq!(
-            listener.take(),
+            listener.take_changes(),
             uris(&[]),
             "nobody could read what changes yet"
         );
         subscriptions.opened();
-        assert_eq!(listener.take(), uris(&["x:a"]));
+        assert_eq!(listener.take_changes(), uris(&["x:a"]));
 
         subscriptions.reconnected();
         subscriptions.opened();
         assert_eq!(
-            listener.take(),
+            listener.take_changes(),
             uris(&[]),
             "the new connection was not asked yet"
         );
         subscriptions.accepted(["x:a"]);
-        assert_eq!(listener.take(), uris(&["x:a"]));
+        assert_eq!(listener.take_changes(), uris(&["x:a"]));
         subscriptions.accepted(["x:a"]);
-        assert_eq!(listener.take(), uris(&[]), "once");
+        assert_eq!(listener.take_changes(), uris(&[]), "once");
     }
 
     #[test]

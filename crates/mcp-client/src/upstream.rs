@@ -57,7 +57,7 @@ impl Upstream {
     /// Creates an upstream without connecting. `name` is the name of the source, for the log.
     pub fn new(name: &str, transport: &Transport, ambient: &Ambient) -> Result<Self, EgressError> {
         let events = Arc::new(Events::new(name.to_owned(), ambient.clone()));
-        let personal = PersonalConnections::of(transport, &events, Self::of_person)?;
+        let personal = PersonalConnections::for_transport(transport, &events, Self::of_person)?;
         let shared = personal.as_ref().map(PersonalConnections::shared);
         let mut upstream = Self::open(shared.as_ref().unwrap_or(transport), events)?;
         upstream.personal = personal;
@@ -129,7 +129,7 @@ impl Upstream {
 
     /// Returns the TTL of the server's lists of that kind, or `None` if the server does not specify it.
     pub fn ttl(&self, kind: OfferKind) -> Option<Duration> {
-        self.ttls.of(kind)
+        self.ttls.find_shortest(kind)
     }
 
     /// Listens to changes of these resources from now on. The server may refuse any of them. If the credentials stand for the
@@ -165,8 +165,10 @@ impl Upstream {
         deadline: Instant,
     ) -> Result<Vec<ToolDefinition>, UpstreamError> {
         let mut tools = self.list_tools(deadline).await?;
-        let server = (&self.transport, &self.link);
-        let conditional = self.conditional_tools.of(&tools, server, deadline).await;
+        let conditional = self
+            .conditional_tools
+            .resolve_tools(&tools, &self.transport, &self.link, deadline)
+            .await;
         for found in conditional.iter() {
             match tools.iter_mut().find(|tool| tool.name == found.name) {
                 Some(tool) => tool.required.clone_from(&found.required),
@@ -453,7 +455,7 @@ impl Upstream {
             .iter()
             .flat_map(PersonalConnections::open_ones);
         let persons = persons.map(|upstream| async move { Box::pin(upstream.close()).await });
-        let profiles = self.profile_links.take();
+        let profiles = self.profile_links.take_links();
         let closing = profiles.iter().map(|link| link.close());
         let persons = futures::future::join_all(persons);
         futures::join!(
@@ -484,7 +486,7 @@ impl Upstream {
         let mut pages = Pages::new(method, member);
         loop {
             let page = self.request(&pages.request(), deadline, None).await?;
-            if pages.take(&page)? {
+            if pages.add_page(&page)? {
                 self.ttls.set(method, pages.ttl);
                 return Ok(pages.entries);
             }
@@ -530,7 +532,7 @@ async fn runs_as_task(
 impl Drop for Upstream {
     fn drop(&mut self) {
         self.link.disconnect();
-        for link in self.profile_links.take() {
+        for link in self.profile_links.take_links() {
             link.disconnect();
         }
     }

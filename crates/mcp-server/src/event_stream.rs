@@ -25,7 +25,7 @@ pub enum StreamAcceptance {
 
 impl StreamAcceptance {
     /// Reads the header `Accept` of a request.
-    pub fn of(headers: &HeaderMap) -> Self {
+    pub fn from_headers(headers: &HeaderMap) -> Self {
         let values = headers.get_all(header::ACCEPT).iter();
         let ranges = values
             .filter_map(|value| value.to_str().ok())
@@ -112,9 +112,13 @@ mod tests {
         ] {
             let accept = HeaderValue::from_static(accept);
             let headers = HeaderMap::from_iter([(header::ACCEPT, accept.clone())]);
-            assert_eq!(StreamAcceptance::of(&headers), expected, "{accept:?}");
+            assert_eq!(
+                StreamAcceptance::from_headers(&headers),
+                expected,
+                "{accept:?}"
+            );
         }
-        assert_eq!(StreamAcceptance::of(&HeaderMap::new()), Refused);
+        assert_eq!(StreamAcceptance::from_headers(&HeaderMap::new()), Refused);
     }
 
     #[test]

@@ -29,13 +29,13 @@ impl<'a> ObjectMembers<'a> {
                 members: BTreeMap::new(),
             });
         };
-        let mut fields = Self::of("params".to_owned(), params)?;
+        let mut fields = Self::parse("params".to_owned(), params)?;
         fields.members.remove(META);
         Ok(fields)
     }
 
     /// Reads the object `raw`, which is at `path`.
-    fn of(path: String, raw: &'a RawValue) -> Result<Self, RpcError> {
+    fn parse(path: String, raw: &'a RawValue) -> Result<Self, RpcError> {
         let Some(members) = object::<BTreeMap<Cow<'a, str>, &'a RawValue>>(raw.get()) else {
             return Err(RpcError::invalid_params(format!(
                 "`{path}` must be an object"
@@ -169,7 +169,7 @@ impl<'a> ObjectMembers<'a> {
     /// Returns the members of the object `name`, or `None` if it is absent.
     pub fn object(&self, name: &str) -> Result<Option<Self>, RpcError> {
         let raw = self.value(name);
-        raw.map(|raw| Self::of(format!("{}.{name}", self.path), raw))
+        raw.map(|raw| Self::parse(format!("{}.{name}", self.path), raw))
             .transpose()
     }
 
@@ -180,7 +180,7 @@ impl<'a> ObjectMembers<'a> {
         };
         let items: Vec<&'a RawValue> = serde_json::from_str(raw.get())
             .map_err(|_| self.wrong(name, "must be a list of objects"))?;
-        let item = |(index, raw)| Self::of(format!("{}.{name}[{index}]", self.path), raw);
+        let item = |(index, raw)| Self::parse(format!("{}.{name}[{index}]", self.path), raw);
         let items: Result<_, RpcError> = items.into_iter().enumerate().map(item).collect();
         items.map(Some)
     }

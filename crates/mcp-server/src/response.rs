@@ -319,9 +319,9 @@ impl McpResponse {
         version: Version,
         call_id: CallId,
         recorded: RecordStatus,
-        denial: (&'static str, DecisionId),
+        reason: &'static str,
+        decision: DecisionId,
     ) -> Self {
-        let (reason, decision) = denial;
         let words = format!("Not permitted with these arguments ({reason}). Decision {decision}.");
         Self::call_failed(id, version, &words, |meta| {
             write_call(meta, call_id, recorded.receipt(), Some(decision));
@@ -353,7 +353,7 @@ impl McpResponse {
         if version.is_modern() {
             body.push_str(r#""resultType":"complete","#);
         }
-        write_called(&mut body, version, (&text_content(words), "", true));
+        write_called(&mut body, version, &text_content(words), "", true);
         body.push_str(r#","_meta":{"#);
         if version.is_modern() {
             body.push_str(r#""io.modelcontextprotocol/serverInfo":"#);
@@ -488,7 +488,7 @@ pub fn task_result_members(version: Version, result: &ToolResult) -> String {
 fn write_tool_result(to: &mut String, version: Version, result: &ToolResult) {
     let content = String::from_utf8_lossy(&result.content);
     let structured = String::from_utf8_lossy(&result.structured_content);
-    write_called(to, version, (&content, &structured, result.is_error));
+    write_called(to, version, &content, &structured, result.is_error);
     write_members(to, &result.other_members);
 }
 
@@ -504,8 +504,13 @@ pub fn write_members(to: &mut String, object: &[u8]) {
 }
 
 /// Appends the outcome of a call: content, structured content, and whether the tool failed.
-fn write_called(to: &mut String, version: Version, called: (&str, &str, bool)) {
-    let (content, structured, is_error) = called;
+fn write_called(
+    to: &mut String,
+    version: Version,
+    content: &str,
+    structured: &str,
+    is_error: bool,
+) {
     to.push_str(r#""content":"#);
     to.push_str(&older_content::tool_content(content, structured, version));
     if let Some(structured) = older_content::tool_structured(structured, version) {

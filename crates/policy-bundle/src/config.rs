@@ -178,7 +178,7 @@ impl BundleConfig {
             .map_err(|invalid| BundleConfigError::value("proxy", invalid.to_string()))?;
         Ok(EgressSettings {
             network,
-            ..EgressSettings::of(
+            ..EgressSettings::for_url(
                 url,
                 self.hosts()?,
                 PrivateAddresses::from(self.private_addresses),

@@ -143,7 +143,7 @@ impl OciRegistry {
     /// Requests a token from the server that the challenge of the registry names. The request carries the token of the
     /// settings, if there is one, and only if that server is the registry itself or listed as a further host.
     async fn request_token(&self, headers: &HeaderMap) -> Result<HeaderValue, SourceError> {
-        let challenge = BearerChallenge::of(headers).unwrap_or_default();
+        let challenge = BearerChallenge::from_headers(headers).unwrap_or_default();
         let realm = challenge.get("realm").and_then(|it| Url::parse(it).ok());
         // A token is never sent unencrypted, except to a registry on this machine.
         let realm = realm.filter(|it| it.scheme() == "https" || it.origin() == self.base.origin());

@@ -115,7 +115,7 @@ impl Bridge {
     }
 
     async fn handle_line(self: &Arc<Self>, text: Bytes) {
-        let Some(line) = MessageLine::read(&text) else {
+        let Some(line) = MessageLine::parse(&text) else {
             self.out.write(RequestFault::NotAMessage.answer(None)).await;
             return;
         };
@@ -300,7 +300,7 @@ impl Bridge {
         exchange: &mut Exchange,
         headers: &HeaderMap,
     ) -> Result<(), RequestFault> {
-        let line = MessageLine::read(text).ok_or(RequestFault::NotMcp)?;
+        let line = MessageLine::parse(text).ok_or(RequestFault::NotMcp)?;
         for message in line.messages() {
             let ClientMessage::Response { id, error } = message else {
                 continue;
@@ -375,7 +375,7 @@ impl Bridge {
 
     async fn pass_on(&self, events: &mut Events) -> Result<(), RequestFault> {
         while let Some(message) = events.next().await? {
-            if MessageLine::read(&message).is_some() {
+            if MessageLine::parse(&message).is_some() {
                 self.out.write(message).await;
             }
         }

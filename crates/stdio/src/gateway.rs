@@ -121,13 +121,13 @@ impl GatewayClient {
     /// body is read for the reason.
     async fn send(&self, request: reqwest::Request) -> Result<Response, RequestFault> {
         let in_session = request.headers().contains_key(SESSION_ID);
-        let token = self.token.read().await?;
+        let token = self.token.read_authorization().await?;
         let again = request.try_clone();
         let mut response = self.send_as(request, token.as_ref()).await?;
         if response.status() == StatusCode::UNAUTHORIZED
             && let Some(request) = again
         {
-            let fresh = self.token.read().await?;
+            let fresh = self.token.read_authorization().await?;
             if fresh != token {
                 response = self.send_as(request, fresh.as_ref()).await?;
             }
@@ -139,7 +139,7 @@ impl GatewayClient {
         if status == StatusCode::NOT_FOUND && in_session {
             return Err(RequestFault::SessionEnded);
         }
-        let reason = match whole(response).await.as_deref().map(MessageLine::read) {
+        let reason = match whole(response).await.as_deref().map(MessageLine::parse) {
             Ok(Some(MessageLine::One(ClientMessage::Response { error, .. }))) => error,
             _ => None,
         };

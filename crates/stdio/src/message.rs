@@ -13,7 +13,7 @@ use wardgate_mcp::message::Envelope;
 pub(crate) struct Id(String);
 
 impl Id {
-    fn of(raw: &RawValue) -> Option<Self> {
+    fn from_json(raw: &RawValue) -> Option<Self> {
         match serde_json::from_str(raw.get()).ok()? {
             text @ Value::String(_) => Some(Self(text.to_string())),
             // A number is kept as it is written, so that even a very large number is returned unchanged.
@@ -67,15 +67,15 @@ pub(crate) enum MessageLine {
 
 impl MessageLine {
     /// Parses a line. Returns `None` if it is not JSON-RPC.
-    pub(crate) fn read(text: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?;
         if !text.trim_start().starts_with('[') {
-            return ClientMessage::read(text).map(Self::One);
+            return ClientMessage::parse(text).map(Self::One);
         }
         let messages: Vec<&RawValue> = serde_json::from_str(text).ok()?;
         let messages = messages
             .iter()
-            .map(|message| ClientMessage::read(message.get()));
+            .map(|message| ClientMessage::parse(message.get()));
         let messages: Vec<_> = messages.collect::<Option<_>>()?;
         (!messages.is_empty()).then_some(Self::Batch(messages))
     }
@@ -111,9 +111,9 @@ struct MessageMeta<'a> {
 }
 
 impl ClientMessage {
-    fn read(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         let envelope = Envelope::parse(text)?;
-        let id = envelope.id.and_then(Id::of);
+        let id = envelope.id.and_then(Id::from_json);
         let Some(method) = envelope.method.map(Cow::into_owned) else {
             let is_response = envelope.result.is_some() || envelope.error.is_some();
             return is_response.then(|| Self::Response {
@@ -129,7 +129,7 @@ impl ClientMessage {
                 .request_id
                 .filter(|_| method == "notifications/cancelled");
             return Some(Self::Notification {
-                cancels: cancels.and_then(Id::of),
+                cancels: cancels.and_then(Id::from_json),
                 method,
             });
         };
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     fn one(text: &str) -> ClientMessage {
-        match MessageLine::read(text.as_bytes()) {
+        match MessageLine::parse(text.as_bytes()) {
             Some(MessageLine::One(message)) => message,
             other => panic!("{other:?}"),
         }
@@ -219,7 +219,7 @@ mod tests {
                 error: Some(_)
             }
         ));
-        assert!(MessageLine::read(br#"[{"id":1,"method":"ping"},{"method":"n"}]"#).is_some());
+        assert!(MessageLine::parse(br#"[{"id":1,"method":"ping"},{"method":"n"}]"#).is_some());
         for bad in [
             "",
             "x",
@@ -230,7 +230,7 @@ mod tests {
             "[[]]",
             "\u{feff}{}",
         ] {
-            assert!(MessageLine::read(bad.as_bytes()).is_none(), "{bad}");
+            assert!(MessageLine::parse(bad.as_bytes()).is_none(), "{bad}");
         }
     }
 }

@@ -98,14 +98,14 @@ pub(crate) fn output(output: impl Write + Send + 'static) -> (Output, oneshot::R
 mod tests {
     use super::*;
 
-    fn read(text: &[u8]) -> Vec<Result<Bytes, Error>> {
+    fn read_lines(text: &[u8]) -> Vec<Result<Bytes, Error>> {
         let mut input = text;
         std::iter::from_fn(|| line(&mut input)).collect()
     }
 
     #[test]
     fn lines_end_as_on_any_system_and_empty_ones_are_none() {
-        let lines = read(b"{\"a\":1}\r\n\n  \n{}\n[1]");
+        let lines = read_lines(b"{\"a\":1}\r\n\n  \n{}\n[1]");
         let lines: Vec<_> = lines.into_iter().map(Result::unwrap).collect();
         assert_eq!(lines, ["{\"a\":1}", "{}", "[1]"]);
     }
@@ -114,9 +114,12 @@ mod tests {
     fn a_line_has_so_many_bytes_and_no_more() {
         let mut text = vec![b'1'; MAX_MESSAGE_BYTES];
         text.push(b'\n');
-        assert_eq!(read(&text)[0].as_ref().unwrap().len(), MAX_MESSAGE_BYTES);
+        assert_eq!(
+            read_lines(&text)[0].as_ref().unwrap().len(),
+            MAX_MESSAGE_BYTES
+        );
         text.insert(0, b'1');
-        assert!(matches!(read(&text)[0], Err(Error::LineTooLong)));
+        assert!(matches!(read_lines(&text)[0], Err(Error::LineTooLong)));
     }
 
     #[tokio::test]

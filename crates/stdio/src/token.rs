@@ -34,7 +34,7 @@ impl fmt::Debug for TokenSource {
 
 impl TokenSource {
     /// Returns the value of the header `Authorization`.
-    pub(crate) async fn read(&self) -> Result<Option<HeaderValue>, Error> {
+    pub(crate) async fn read_authorization(&self) -> Result<Option<HeaderValue>, Error> {
         match self {
             Self::File(path) => {
                 let wrong = |problem: String| Error::TokenFile {
@@ -99,7 +99,7 @@ mod tests {
         let source = TokenSource::File(path.clone());
         assert!(
             source
-                .read()
+                .read_authorization()
                 .await
                 .unwrap_err()
                 .to_string()
@@ -107,11 +107,11 @@ mod tests {
         );
         for (text, token) in [("one\n", "Bearer one"), ("two", "Bearer two")] {
             std::fs::write(&path, text).unwrap();
-            assert_eq!(source.read().await.unwrap().unwrap(), token);
+            assert_eq!(source.read_authorization().await.unwrap().unwrap(), token);
         }
         for bad in ["", " \n", "two words", "caf\u{e9}"] {
             std::fs::write(&path, bad).unwrap();
-            let told = source.read().await.unwrap_err().to_string();
+            let told = source.read_authorization().await.unwrap_err().to_string();
             assert!(told.contains("contains no token"), "{told}");
         }
     }
@@ -119,7 +119,7 @@ mod tests {
     #[tokio::test]
     async fn nothing_shows_the_token() {
         let source = TokenSource::Variable("s3cr3t".to_owned());
-        let value = source.read().await.unwrap().unwrap();
+        let value = source.read_authorization().await.unwrap().unwrap();
         assert!(!format!("{source:?} {value:?}").contains("s3cr3t"));
     }
 }

@@ -72,7 +72,7 @@ pub struct Files {
 
 impl Files {
     /// Reads all files. Equal contents are the same identity.
-    pub(crate) fn read(&self) -> Result<FileContents, Error> {
+    pub(crate) fn read_contents(&self) -> Result<FileContents, Error> {
         let read = |path: &Path| {
             std::fs::read(path).map_err(|source| Error::File {
                 path: path.to_owned(),

@@ -61,7 +61,7 @@ impl<C: Send + Sync + 'static> LiveConfig<C> {
         end: EndOfTls,
         build: impl Fn(&Identity) -> Result<C, Error> + Send + Sync + 'static,
     ) -> Result<Self, Error> {
-        let contents = files.read()?;
+        let contents = files.read_contents()?;
         let identity = files.parse(&contents)?;
         let current = Arc::new(ArcSwap::from_pointee(build(&identity)?));
         measure(end, &identity);
@@ -119,7 +119,7 @@ where
     }
 
     fn reload(&mut self) {
-        let contents = match self.files.read() {
+        let contents = match self.files.read_contents() {
             Ok(contents) if contents == self.contents => return,
             Ok(contents) => contents,
             Err(error) => return self.refuse(&error),
@@ -264,7 +264,7 @@ mod tests {
             end: EndOfTls::GrpcServer,
             build: |identity: &Identity| Ok(identity.ends),
             current: Arc::new(ArcSwap::from_pointee(year(2040))),
-            contents: authority.files().read().unwrap(),
+            contents: authority.files().read_contents().unwrap(),
             fault: None,
         };
         let second = authority.sign(2041);

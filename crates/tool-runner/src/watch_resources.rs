@@ -201,7 +201,7 @@ impl ResourceWatch {
             (Some(Origin::Upstream(of)), Some(ChangeSource::Server { upstream, listener }))
                 if is_same(upstream, &of.upstream) =>
             {
-                let changed: BTreeSet<_> = listener.take();
+                let changed: BTreeSet<_> = listener.take_changes();
                 let changed = changed.into_iter().filter(|uri| of.offers_resource(uri));
                 let changed: BTreeSet<_> = changed.collect();
                 (!changed.is_empty()).then_some(changed)

@@ -51,7 +51,7 @@ fn add_checkpoint(witness: &Arc<Witness>) -> MethodRouter {
 }
 
 async fn answer(witness: Arc<Witness>, mut body: Body) -> Response {
-    let submission = match wardgate_edge::read(&mut body, BODY).await {
+    let submission = match wardgate_edge::read_body(&mut body, BODY).await {
         Ok(bytes) => String::from_utf8(bytes.into()),
         Err(refusal) => return (refusal.status(), refusal.description()).into_response(),
     };

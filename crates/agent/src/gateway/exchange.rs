@@ -76,7 +76,7 @@ pub(super) async fn read_response(
 ) -> Result<Box<RawValue>, GatewayError> {
     let status = response.status();
     let retry_after = retry_after(response.headers()).map(|pause| pause.as_secs());
-    let answer = match GatewayResponse::read(response, id, MAX_ANSWER).await {
+    let answer = match GatewayResponse::from_response(response, id, MAX_ANSWER).await {
         Ok(answer) => answer.outcome.map_err(
             |ErrorObject {
                  code,

@@ -126,7 +126,7 @@ async fn admit(
         ));
     }
     // 5. The body, limited in size and time.
-    let body = wardgate_edge::read(body, here.admission.body).await?;
+    let body = wardgate_edge::read_body(body, here.admission.body).await?;
     Ok((caller, token, body))
 }
 

@@ -70,7 +70,7 @@ impl HttpTarget {
         let private = PrivateAddresses::from(settings.private_addresses);
         let egress = EgressSettings {
             network,
-            ..EgressSettings::of(&url, [], private, SEND_LIMIT, ANSWER_BYTES)
+            ..EgressSettings::for_url(&url, [], private, SEND_LIMIT, ANSWER_BYTES)
         };
         let egress = Egress::open(egress).map_err(|source| Error::Client {
             export: export.to_owned(),

@@ -158,7 +158,7 @@ impl Pins {
         let mut judged = Vec::new();
         let mut offered: BTreeMap<String, Vec<CanonicalDefinition>> = BTreeMap::new();
         for text in offer.definitions {
-            match CanonicalDefinition::read(text) {
+            match CanonicalDefinition::parse_tool(text) {
                 Ok(definition) if wanted(definition.name()) => {
                     let same_name = offered.entry(definition.name().to_owned()).or_default();
                     same_name.push(definition);

@@ -127,7 +127,7 @@ impl Pins {
                 definition,
             } = entry.value;
             let read = match &tool {
-                Some(_) => CanonicalDefinition::read(&definition.value),
+                Some(_) => CanonicalDefinition::parse_tool(&definition.value),
                 None => CanonicalDefinition::read_instructions(&definition.value),
             };
             let name = tool.unwrap_or_else(|| format!("{source} {INSTRUCTIONS}"));

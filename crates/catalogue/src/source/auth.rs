@@ -298,7 +298,7 @@ fn proof(fields: &mut FieldReader<'_>, expand: &mut VariableExpander<'_>) -> Opt
         return Some(ClientProof::Nothing);
     }
     let pem = expand.text(node, "private_key")?;
-    match ClientKey::read(Secret::from(pem), key_id) {
+    match ClientKey::from_pem(Secret::from(pem), key_id) {
         Ok(key) => Some(ClientProof::Key { key, audience }),
         Err(not_a_key) => {
             expand.faults.add(

@@ -73,7 +73,7 @@ pub(super) fn read_settings(
     }
     let egress = EgressSettings {
         network,
-        ..EgressSettings::of(
+        ..EgressSettings::for_url(
             &url,
             [],
             private.unwrap_or_default(),

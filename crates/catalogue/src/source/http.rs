@@ -103,7 +103,7 @@ pub(super) fn read_settings(
     }
     let egress = EgressSettings {
         network,
-        ..EgressSettings::of(
+        ..EgressSettings::for_url(
             &url,
             hosts,
             private.unwrap_or_default(),

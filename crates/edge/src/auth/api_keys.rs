@@ -72,11 +72,11 @@ impl ApiKeyFile {
     /// Parses and validates the contents of a file.
     pub fn parse(bytes: &[u8]) -> Result<Self, ApiKeyError> {
         let file = Self::decode(bytes)?;
-        KnownKeys::of(&file, Digest::of(bytes))?;
+        KnownKeys::from_file(&file, Digest::of(bytes))?;
         Ok(file)
     }
 
-    /// Parses the file without validating its entries, which [`KnownKeys::of`] does.
+    /// Parses the file without validating its entries, which [`KnownKeys::from_file`] does.
     fn decode(bytes: &[u8]) -> Result<Self, ApiKeyError> {
         let malformed = |error: &dyn std::fmt::Display| ApiKeyError::Malformed(error.to_string());
         let value = parse_strict(bytes).map_err(|error| malformed(&error))?;
@@ -97,11 +97,11 @@ struct ApiKey {
 }
 
 impl KnownKeys {
-    fn read(bytes: &[u8]) -> Result<Self, ApiKeyError> {
-        Self::of(&ApiKeyFile::decode(bytes)?, Digest::of(bytes))
+    fn parse(bytes: &[u8]) -> Result<Self, ApiKeyError> {
+        Self::from_file(&ApiKeyFile::decode(bytes)?, Digest::of(bytes))
     }
 
-    fn of(file: &ApiKeyFile, version: Digest) -> Result<Self, ApiKeyError> {
+    fn from_file(file: &ApiKeyFile, version: Digest) -> Result<Self, ApiKeyError> {
         let mut by_digest = HashMap::new();
         for (index, entry) in file.keys.iter().enumerate() {
             let wrong = |(field, problem)| ApiKeyError::Entry {
@@ -186,7 +186,7 @@ impl ApiKeys {
         let bytes = read_file(&config.file).await?;
         Ok(Arc::new(Self {
             path: config.file.clone(),
-            known: ArcSwap::from_pointee(KnownKeys::read(&bytes)?),
+            known: ArcSwap::from_pointee(KnownKeys::parse(&bytes)?),
             is_failing: AtomicBool::new(false),
         }))
     }
@@ -228,7 +228,7 @@ impl ApiKeys {
         if Digest::of(&bytes) == self.version() {
             return Ok(None);
         }
-        KnownKeys::read(&bytes).map(Some)
+        KnownKeys::parse(&bytes).map(Some)
     }
 
     /// Returns the version of the keys, which changes with every change of the file.

@@ -42,7 +42,7 @@ mod tests {
 
     use super::*;
 
-    fn of(values: &[&str]) -> Result<String, TokenRefusal> {
+    fn parse_headers(values: &[&str]) -> Result<String, TokenRefusal> {
         let mut headers = HeaderMap::new();
         for value in values {
             headers.append(
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn the_scheme_is_read_in_any_case() {
         for value in ["Bearer a.b.c", "bearer a.b.c", "BEARER   a.b.c "] {
-            assert_eq!(of(&[value]).unwrap(), "a.b.c");
+            assert_eq!(parse_headers(&[value]).unwrap(), "a.b.c");
         }
     }
 
@@ -81,7 +81,7 @@ mod tests {
             (&[r#"Bearer "a.b.c""#], TokenRefusal::AuthorizationMalformed),
         ];
         for (values, refusal) in cases {
-            assert_eq!(of(values), Err(refusal), "{values:?}");
+            assert_eq!(parse_headers(values), Err(refusal), "{values:?}");
         }
     }
 }

@@ -31,7 +31,10 @@ impl AcceptedTime {
     }
 
     /// Reads the claims `exp`, which is required, `nbf` and `iat`.
-    pub(super) fn of(claims: &VerifiedClaims, rules: &IssuerConfig) -> Result<Self, TokenRefusal> {
+    pub(super) fn from_claims(
+        claims: &VerifiedClaims,
+        rules: &IssuerConfig,
+    ) -> Result<Self, TokenRefusal> {
         let expires_at = time(claims, "exp")?.ok_or_else(|| TokenRefusal::missing("exp"))?;
         let starts = [time(claims, "nbf")?, time(claims, "iat")?];
         let start = starts.into_iter().flatten().max();
@@ -58,7 +61,8 @@ impl AcceptedTime {
 /// the digest of the whole token. The caller expires when its token is no longer accepted.
 pub(super) fn read_caller(
     claims: &VerifiedClaims,
-    (trusted, rules): (&AuthConfig, &IssuerConfig),
+    trusted: &AuthConfig,
+    rules: &IssuerConfig,
     token: Digest,
     accepted: AcceptedTime,
 ) -> Result<CallerClaims, TokenRefusal> {
@@ -139,7 +143,7 @@ pub(super) enum Audience {
 
 impl Audience {
     /// Reads `aud`. A name or URL has to match exactly; a prefix of it is another audience.
-    pub(super) fn of(
+    pub(super) fn from_claims(
         claims: &VerifiedClaims,
         name: Option<&str>,
         public_url: Option<&str>,

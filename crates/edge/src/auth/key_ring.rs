@@ -169,7 +169,7 @@ impl KeyRing {
             }
             *last_demand = Some(now);
             // An error is logged, and the caller uses the existing keys.
-            drop(ring.read(issuer).await);
+            drop(ring.refresh_issuer(issuer).await);
         });
         drop(reading.await);
     }
@@ -180,11 +180,11 @@ impl KeyRing {
             return Ok(());
         };
         let _reading = issuer.reading.lock().await;
-        self.read(issuer).await
+        self.refresh_issuer(issuer).await
     }
 
-    async fn read(&self, issuer: &IssuerKeys) -> Result<(), KeySetError> {
-        let result = issuer.read(self.ambient.now()).await;
+    async fn refresh_issuer(&self, issuer: &IssuerKeys) -> Result<(), KeySetError> {
+        let result = issuer.read_keys(self.ambient.now()).await;
         let outcome = if result.is_ok() { "ok" } else { "failed" };
         metrics::counter!(names::KEY_SET_READINGS, "outcome" => outcome).increment(1);
         if let Err(error) = &result {
@@ -233,8 +233,8 @@ impl IssuerKeys {
         })
     }
 
-    async fn read(&self, now: Timestamp) -> Result<(), KeySetError> {
-        let bytes = self.source.read().await?;
+    async fn read_keys(&self, now: Timestamp) -> Result<(), KeySetError> {
+        let bytes = self.source.read_key_set().await?;
         let version = Digest::of(&bytes);
         let keys = match self.current.load_full() {
             Some(current) if current.version == version => Arc::clone(&current.keys),

@@ -69,7 +69,7 @@ impl SigningAlgorithm {
         ALGORITHMS.iter().find(|algorithm| algorithm.name == name)
     }
 
-    fn of(jwk: &Jwk) -> Option<&'static Self> {
+    fn for_jwk(jwk: &Jwk) -> Option<&'static Self> {
         ALGORITHMS.iter().find(|algorithm| {
             algorithm.key_type == jwk.kty
                 && algorithm.curve == jwk.crv.as_deref()
@@ -174,7 +174,7 @@ impl Jwk {
                 .key_ops
                 .as_ref()
                 .is_none_or(|operations| operations.iter().any(|name| name == "verify"));
-        let algorithm = SigningAlgorithm::of(&self).filter(|_| signs)?;
+        let algorithm = SigningAlgorithm::for_jwk(&self).filter(|_| signs)?;
         let Some(decoding) = self.decoding_key(algorithm) else {
             tracing::warn!(kid = ?self.kid, alg = algorithm.name, "a key of the set is malformed and is ignored");
             return None;

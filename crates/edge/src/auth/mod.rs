@@ -237,13 +237,13 @@ impl Authenticator {
             return self.verify_api_key(text, digest, now);
         }
         let (claims, rules, basis) = self.read_claims(text, digest, now).await?;
-        let accepted = AcceptedTime::of(&claims, rules)?;
+        let accepted = AcceptedTime::from_claims(&claims, rules)?;
         accepted.check(now)?;
-        let caller = claims::read_caller(&claims, (&self.trusted, rules), digest, accepted)?;
+        let caller = claims::read_caller(&claims, &self.trusted, rules, digest, accepted)?;
         let delegation = claims::delegation(&claims)?;
         let verified_token = Arc::new(VerifiedToken {
             accepted,
-            audience: Audience::of(
+            audience: Audience::from_claims(
                 &claims,
                 rules.audience.as_deref(),
                 self.public_url.as_deref(),

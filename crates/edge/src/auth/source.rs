@@ -58,7 +58,7 @@ impl KeySource {
     }
 
     /// Reads the bytes of the key set.
-    pub(super) async fn read(&self) -> Result<Vec<u8>, KeySetError> {
+    pub(super) async fn read_key_set(&self) -> Result<Vec<u8>, KeySetError> {
         let reading = async {
             match self {
                 Self::File(path) => Ok(read_file(path).await?),

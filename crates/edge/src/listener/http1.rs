@@ -116,7 +116,7 @@ impl MessageFollower {
                     MessagePart::default()
                 }
                 MessagePart::Chunked(chunk) => {
-                    let (taken, is_whole) = chunk.read(rest).map_err(refused)?;
+                    let (taken, is_whole) = chunk.read_part(rest).map_err(refused)?;
                     at += taken;
                     if !is_whole {
                         return Ok(at);
@@ -200,7 +200,7 @@ impl ChunkProgress {
     }
 
     /// Reads part of a chunked body. Returns the number of bytes read, and whether they end the body.
-    fn read(&mut self, bytes: &[u8]) -> Result<(usize, bool), FramingFault> {
+    fn read_part(&mut self, bytes: &[u8]) -> Result<(usize, bool), FramingFault> {
         let mut at = 0;
         while let Some(rest) = bytes.get(at..)
             && let Some(first) = rest.first()
@@ -264,7 +264,7 @@ impl ChunkProgress {
                 (b'\n', false) => return Err(FramingFault::BareLineFeed),
                 (byte, _) => (*bytes, *has_cr) = (bytes.saturating_add(1), byte == b'\r'),
             },
-            // `read` handles the data in blocks.
+            // `read_part` handles the data in blocks.
             Self::Data(_) => {}
         }
         Ok(false)

@@ -47,7 +47,7 @@ struct Frame {
 }
 
 impl Frame {
-    fn read(bytes: [u8; HEADER]) -> Self {
+    fn parse_header(bytes: [u8; HEADER]) -> Self {
         let [a, b, c, kind, flags, s1, s2, s3, s4] = bytes;
         Self {
             length: u64::from(u32::from_be_bytes([0, a, b, c])),
@@ -96,7 +96,7 @@ impl FrameFollower {
             self.header_bytes = end;
             bytes = rest;
             if self.header_bytes == HEADER {
-                let frame = Frame::read(self.header);
+                let frame = Frame::parse_header(self.header);
                 self.header_bytes = 0;
                 self.payload_left = frame.length;
                 found(frame);

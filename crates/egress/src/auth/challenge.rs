@@ -14,11 +14,11 @@ pub struct BearerChallenge {
 
 impl BearerChallenge {
     /// Returns the first `Bearer` challenge of a response, if there is one.
-    pub fn of(headers: &HeaderMap) -> Option<Self> {
+    pub fn from_headers(headers: &HeaderMap) -> Option<Self> {
         let values = headers.get_all(WWW_AUTHENTICATE).iter();
         values
             .filter_map(|value| value.to_str().ok())
-            .find_map(Self::read)
+            .find_map(Self::parse)
     }
 
     /// Returns the URL of the metadata of the service (RFC 9728 §5.1).
@@ -43,7 +43,7 @@ impl BearerChallenge {
 
     /// Parses the `Bearer` challenge of a header that may contain several challenges, with commas between and within
     /// them.
-    fn read(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         let mut rest = text.trim_start();
         let mut challenge: Option<Self> = None;
         while !rest.is_empty() {
@@ -102,10 +102,10 @@ fn value_of(text: &str) -> Option<(String, &str)> {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Option<BearerChallenge> {
+    fn parse_challenge(text: &str) -> Option<BearerChallenge> {
         let mut headers = HeaderMap::new();
         headers.insert(WWW_AUTHENTICATE, text.parse().unwrap());
-        BearerChallenge::of(&headers)
+        BearerChallenge::from_headers(&headers)
     }
 
     #[test]
@@ -114,7 +114,7 @@ mod tests {
             r#"Bearer error="insufficient_scope", scope="a b", resource_metadata="https://x/y""#,
             r#"Basic realm="a, Bearer scope=\"no\"", bearer ERROR=insufficient_scope,scope = "a b",  resource_metadata="https://x/\y", DPoP scope="no""#,
         ] {
-            let challenge = read(text).unwrap();
+            let challenge = parse_challenge(text).unwrap();
             assert!(challenge.is_insufficient_scope(), "{text}");
             assert_eq!(challenge.scope(), Some("a b"), "{text}");
             assert_eq!(challenge.resource_metadata(), Some("https://x/y"));
@@ -130,8 +130,11 @@ mod tests {
             "=,;",
             "\"Bearer\"",
         ] {
-            assert_eq!(read(text), None, "{text}");
+            assert_eq!(parse_challenge(text), None, "{text}");
         }
-        assert_eq!(read("Bearer").unwrap(), BearerChallenge::default());
+        assert_eq!(
+            parse_challenge("Bearer").unwrap(),
+            BearerChallenge::default()
+        );
     }
 }

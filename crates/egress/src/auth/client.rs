@@ -83,7 +83,7 @@ struct Claims<'a> {
 
 impl ClientKey {
     /// Reads a private key in PEM. The algorithm is derived from the kind of the key.
-    pub fn read(pem: Secret, key_id: Option<String>) -> Result<Self, NotAKey> {
+    pub fn from_pem(pem: Secret, key_id: Option<String>) -> Result<Self, NotAKey> {
         const KINDS: [Algorithm; 3] = [Algorithm::ES256, Algorithm::RS256, Algorithm::EdDSA];
         let is_its = |algorithm: &Algorithm| {
             let key = encoding_key(&pem, *algorithm);

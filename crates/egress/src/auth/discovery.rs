@@ -211,7 +211,7 @@ impl MetadataDiscovery {
             .await;
         let response = response.map_err(AuthError::endpoint)?;
         let is_challenge = response.status == StatusCode::UNAUTHORIZED;
-        Ok(BearerChallenge::of(&response.headers).filter(|_| is_challenge))
+        Ok(BearerChallenge::from_headers(&response.headers).filter(|_| is_challenge))
     }
 
     /// Returns the document at `url`, or `None` if it does not exist.

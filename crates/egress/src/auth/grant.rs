@@ -91,19 +91,19 @@ impl TokenEndpoint {
             egress: Egress::open(settings)?,
             url: place.url.clone(),
             client_id: client_id.to_owned(),
-            proof: ClientAuthentication::of(place, client_id, proof)?,
+            proof: ClientAuthentication::from_proof(place, client_id, proof)?,
             ambient: ambient.clone(),
         })
     }
 
     /// Sends a token request. `form` does not contain the parameters that authenticate the client.
     pub(super) async fn ask(&self, form: &[(&str, &str)]) -> Result<TokenResponse, AuthError> {
-        serde_json::from_slice(&self.tell(form).await?)
+        serde_json::from_slice(&self.send_form(form).await?)
             .map_err(|_| AuthError::BadAnswer("is not JSON with access_token and token_type"))
     }
 
     /// Sends a request and returns the body of a successful response without parsing it.
-    pub(super) async fn tell(&self, form: &[(&str, &str)]) -> Result<Bytes, AuthError> {
+    pub(super) async fn send_form(&self, form: &[(&str, &str)]) -> Result<Bytes, AuthError> {
         let response = self.egress.send(self.request(form)?).await;
         let response = response.map_err(AuthError::endpoint)?;
         let status = response.status;
@@ -163,7 +163,7 @@ impl TokenEndpoint {
 }
 
 impl ClientAuthentication {
-    fn of(
+    fn from_proof(
         place: &EndpointLocation<'_>,
         client_id: &str,
         proof: &ClientProof,

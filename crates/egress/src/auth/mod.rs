@@ -155,7 +155,7 @@ pub struct OnBehalf<'a> {
 
 impl<'a> OnBehalf<'a> {
     /// Creates the context of `caller`. `token` is the caller's own token, for credentials that are derived from it.
-    pub fn of(caller: &'a Caller, token: Option<&'a str>) -> Self {
+    pub fn from_caller(caller: &'a Caller, token: Option<&'a str>) -> Self {
         Self {
             tenant: caller.tenant(),
             issuer: caller.issuer(),
@@ -270,8 +270,8 @@ impl Auth {
         match status {
             StatusCode::UNAUTHORIZED => Ok(self.renews()),
             StatusCode::FORBIDDEN => {
-                let challenge =
-                    BearerChallenge::of(headers).filter(BearerChallenge::is_insufficient_scope);
+                let challenge = BearerChallenge::from_headers(headers)
+                    .filter(BearerChallenge::is_insufficient_scope);
                 match challenge.as_ref().and_then(BearerChallenge::scope) {
                     Some(scope) => self.step_up(caller, scope).await,
                     None => Ok(false),

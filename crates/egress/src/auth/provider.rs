@@ -205,7 +205,7 @@ impl ProviderClient {
     ) -> Result<String, AuthError> {
         let provider = self.provider().await?;
         let endpoint = self.endpoint(&provider.token_url, provider)?;
-        let response = endpoint.tell(&request.form(code)).await?;
+        let response = endpoint.send_form(&request.form(code)).await?;
         let response: Value = serde_json::from_slice(&response).unwrap_or_default();
         let token = response["id_token"].as_str();
         let token = token.ok_or(AuthError::BadAnswer("is not JSON with id_token"))?;
@@ -254,7 +254,10 @@ impl ProviderClient {
             ("token", refresh_token),
             ("token_type_hint", "refresh_token"),
         ];
-        self.endpoint(url, provider)?.tell(&form).await.map(drop)
+        self.endpoint(url, provider)?
+            .send_form(&form)
+            .await
+            .map(drop)
     }
 
     async fn request_tokens(&self, form: &[(&str, &str)]) -> Result<ProviderTokens, AuthError> {

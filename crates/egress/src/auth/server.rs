@@ -134,7 +134,7 @@ impl TokenEndpointClient {
         let (resource, scope) = protected.map_or((None, None), |protected| {
             (Some(protected.resource), protected.scope)
         });
-        self.at(&EndpointLocation::of(&metadata), resource, scope)
+        self.at(&EndpointLocation::from_metadata(&metadata), resource, scope)
             .map_err(AuthError::endpoint)
     }
 
@@ -187,7 +187,7 @@ impl ResolvedServer {
 }
 
 impl<'a> EndpointLocation<'a> {
-    fn of(metadata: &'a ServerMetadata) -> Self {
+    fn from_metadata(metadata: &'a ServerMetadata) -> Self {
         Self {
             url: &metadata.token_endpoint.0,
             issuer: Some(&metadata.issuer),

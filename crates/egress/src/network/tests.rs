@@ -91,7 +91,7 @@ async fn get(
     let url: Url = url.parse().unwrap();
     let settings = EgressSettings {
         network,
-        ..EgressSettings::of(&url, [], private, Duration::from_secs(20), 1_024)
+        ..EgressSettings::for_url(&url, [], private, Duration::from_secs(20), 1_024)
     };
     let response = Egress::open(settings)?
         .send(EgressRequest::new(Method::GET, url))
@@ -175,7 +175,7 @@ async fn a_host_that_is_not_the_services_is_not_reached_by_a_proxy_either() {
     };
     let settings = EgressSettings {
         network,
-        ..EgressSettings::of(
+        ..EgressSettings::for_url(
             &"https://service.example".parse().unwrap(),
             [],
             PrivateAddresses::Refused,
@@ -220,7 +220,7 @@ fn another_service_gets_the_proxy_and_no_certificates() {
             },
             proxy: Some("http://proxy.example".parse().unwrap()),
         },
-        ..EgressSettings::of(&url, [], PrivateAddresses::Refused, Duration::ZERO, 0)
+        ..EgressSettings::for_url(&url, [], PrivateAddresses::Refused, Duration::ZERO, 0)
     };
     let toward = |url: &str| {
         settings

@@ -170,7 +170,7 @@ impl HttpGuard {
     }
 
     async fn read_body(&self, body: &mut Body) -> Result<Bytes, HttpRefusal> {
-        wardgate_edge::read(body, self.admission.body)
+        wardgate_edge::read_body(body, self.admission.body)
             .await
             .map_err(|refused| {
                 HttpRefusal::new(refused.status(), refused.reason(), &refused.description())

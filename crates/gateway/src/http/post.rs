@@ -108,7 +108,7 @@ async fn answer_admitted(
     let answer = match kind {
         RequestKind::Message { transport, body } => {
             let accepts_stream = if transport == Transport::Mcp && !is_batch(&body) {
-                StreamAcceptance::of(&parts.headers)
+                StreamAcceptance::from_headers(&parts.headers)
             } else {
                 StreamAcceptance::Refused
             };

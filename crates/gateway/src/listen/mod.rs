@@ -70,7 +70,7 @@ pub(crate) fn is_asked_for(headers: &HeaderMap) -> bool {
     let version = headers
         .get(PROTOCOL_VERSION)
         .map(|named| named.to_str().unwrap_or_default().parse::<Version>());
-    StreamAcceptance::of(headers) != StreamAcceptance::Refused
+    StreamAcceptance::from_headers(headers) != StreamAcceptance::Refused
         && version.is_none_or(|named| named.is_ok_and(|version| !version.is_modern()))
 }
 

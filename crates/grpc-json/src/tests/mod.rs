@@ -38,7 +38,7 @@ fn settings(url: &Url, descriptors: Option<DescriptorFile>) -> GrpcSettings {
         descriptors,
         metadata: HeaderMap::new(),
         auth: AuthSettings::None,
-        egress: EgressSettings::of(url, [], PrivateAddresses::Allowed, Duration::MAX, LIMIT),
+        egress: EgressSettings::for_url(url, [], PrivateAddresses::Allowed, Duration::MAX, LIMIT),
     }
 }
 

@@ -295,7 +295,7 @@ impl Exchange {
         let body = response.body.bytes().await;
         if let Ok(body) = body
             && is_json
-            && let Ok(messages) = message::read(&body)
+            && let Ok(messages) = message::read_messages(&body)
         {
             for message in messages {
                 if let IncomingMessage::Response {
@@ -326,7 +326,7 @@ impl Exchange {
             ));
         }
         let body = response.body.bytes().await?;
-        let answer = self.take_all(&body, Some(id), &mut listener).await;
+        let answer = self.handle_messages(&body, Some(id), &mut listener).await;
         answer
             .map_err(UpstreamError::BadResult)?
             .unwrap_or(Err(UpstreamError::BadResult(
@@ -353,7 +353,7 @@ impl Exchange {
                         if data.is_empty() {
                             continue;
                         }
-                        match self.take_all(&data, id, &mut listener).await {
+                        match self.handle_messages(&data, id, &mut listener).await {
                             Ok(None) => {}
                             Ok(Some(answer)) => {
                                 self.tasks
@@ -388,21 +388,21 @@ impl Exchange {
 
     /// Handles the messages in `text`, and returns the response to request `id` if it is among them. The error is the
     /// reason why `text` cannot be read.
-    async fn take_all(
+    async fn handle_messages(
         &self,
         text: &[u8],
         id: Option<u64>,
         listener: &mut Option<Listener<'_>>,
     ) -> Result<Option<RequestResult>, &'static str> {
-        for message in message::read(text)? {
-            if let Some(answer) = self.take(message, id, listener).await {
+        for message in message::read_messages(text)? {
+            if let Some(answer) = self.handle_message(message, id, listener).await {
                 return Ok(Some(answer));
             }
         }
         Ok(None)
     }
 
-    async fn take(
+    async fn handle_message(
         &self,
         message: IncomingMessage<'_>,
         id: Option<u64>,
@@ -455,7 +455,10 @@ impl Exchange {
                 method,
                 params,
             } if self.era == Era::Legacy => {
-                let answer = match (listener, ServerRequest::read(request_id, &method, params)) {
+                let answer = match (
+                    listener,
+                    ServerRequest::from_parts(request_id, &method, params),
+                ) {
                     (Some(listener), Some(question)) => {
                         let message = ServerMessage::Question(question);
                         let refusal = message.refusal();

@@ -130,7 +130,7 @@ impl Dialer {
         }
         Ok(HttpConnection {
             exchange,
-            logging: ServerLogLevel::of(handshake),
+            logging: ServerLogLevel::from_handshake(handshake),
             listing: ConnectionTools::default(),
             tasks: handshake.tasks,
             skills: handshake.skills,

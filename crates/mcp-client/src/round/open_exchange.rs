@@ -76,7 +76,7 @@ impl OpenExchange {
                 let outcome = link
                     .request_without_deadline(&request, |message, connection| {
                         is_own(&message, &elicitations)
-                            && take(message, connection, profile, &sender)
+                            && queue_message(message, connection, profile, &sender)
                     })
                     .await;
                 // The receiver may be gone, which does not matter.
@@ -121,7 +121,7 @@ impl OpenExchange {
                     }
                 };
                 let step = step.ok_or_else(|| UpstreamError::Broken("it was cancelled".to_owned()));
-                if let Some(outcome) = self.take(step?, listener) {
+                if let Some(outcome) = self.handle_event(step?, listener) {
                     return outcome;
                 }
             }
@@ -165,7 +165,7 @@ impl OpenExchange {
         loop {
             match self.steps.try_recv() {
                 Ok(step) => {
-                    if let Some(outcome) = self.take(step, listener) {
+                    if let Some(outcome) = self.handle_event(step, listener) {
                         return Some(outcome);
                     }
                 }
@@ -175,7 +175,7 @@ impl OpenExchange {
     }
 
     /// Handles one step. Returns the outcome if the request has ended.
-    fn take(
+    fn handle_event(
         &mut self,
         step: ExchangeEvent,
         listener: Listener<'_>,
@@ -238,7 +238,7 @@ fn is_own(message: &ServerMessage, elicitations: &Mutex<BTreeSet<String>>) -> bo
 }
 
 /// Puts a message or question of the server into the queue. Returns whether there was room.
-fn take(
+fn queue_message(
     message: ServerMessage,
     connection: &Arc<UpstreamConnection>,
     profile: ClientProfile,

@@ -185,13 +185,18 @@ impl Channel {
     }
 
     /// Reads the messages of the server until its output ends.
-    pub(super) async fn read<R: tokio::io::AsyncBufRead + Unpin>(&self, output: R) -> EndOfLines {
+    pub(super) async fn read_output<R: tokio::io::AsyncBufRead + Unpin>(
+        &self,
+        output: R,
+    ) -> EndOfLines {
         let mut lines = Lines::new(output, message::MAX_MESSAGE_BYTES, MAX_SKIPPED);
         loop {
             match lines.next().await {
                 Ok(Line::Whole(line)) if line.trim_ascii().is_empty() => {}
-                Ok(Line::Whole(line)) => match message::read(line) {
-                    Ok(messages) => messages.into_iter().for_each(|message| self.take(message)),
+                Ok(Line::Whole(line)) => match message::read_messages(line) {
+                    Ok(messages) => messages
+                        .into_iter()
+                        .for_each(|message| self.handle_message(message)),
                     Err(why) => self.events.ignored(why),
                 },
                 Ok(Line::Cut(start)) => {
@@ -208,7 +213,7 @@ impl Channel {
         }
     }
 
-    fn take(&self, message: IncomingMessage<'_>) {
+    fn handle_message(&self, message: IncomingMessage<'_>) {
         match message {
             IncomingMessage::Response {
                 id: Some(id),
@@ -231,7 +236,7 @@ impl Channel {
                 }),
             },
             IncomingMessage::Request { id, method, params } => {
-                let answer = match ServerRequest::read(id, &method, params) {
+                let answer = match ServerRequest::from_parts(id, &method, params) {
                     Some(question) => self.waiting.lock().open.ask_only(question),
                     None => message::answer(id, &method).ok(),
                 };

@@ -125,7 +125,7 @@ impl Launcher {
         Ok(StdioConnection {
             process,
             handshake,
-            logging: ServerLogLevel::of(handshake),
+            logging: ServerLogLevel::from_handshake(handshake),
             listing: ConnectionTools::default(),
             _listening: stop.drop_guard(),
         })

@@ -54,7 +54,7 @@ struct ProcessGroup {
 #[cfg(unix)]
 impl ProcessGroup {
     /// Returns the group that `child` leads, or `None` if it has ended.
-    fn of(child: &Child) -> Option<Self> {
+    fn from_child(child: &Child) -> Option<Self> {
         let leader = child.id().and_then(|id| i32::try_from(id).ok())?;
         Some(Self {
             leader: nix::unistd::Pid::from_raw(leader),
@@ -77,7 +77,7 @@ impl ProcessGroup {
 
 #[cfg(not(unix))]
 impl ProcessGroup {
-    fn of(_child: &Child) -> Option<Self> {
+    fn from_child(_child: &Child) -> Option<Self> {
         Some(Self {})
     }
 
@@ -109,7 +109,7 @@ impl ServerProcess {
             |error: std::io::Error| UpstreamError::Unreachable(error.kind().to_string());
         let mut child = command(program)?.spawn().map_err(unreachable)?;
         let no_pipe = || UpstreamError::Unreachable("its standard streams are missing".to_owned());
-        let group = ProcessGroup::of(&child).ok_or_else(no_pipe)?;
+        let group = ProcessGroup::from_child(&child).ok_or_else(no_pipe)?;
         let stdin = child.stdin.take().ok_or_else(no_pipe)?;
         let stdout = child.stdout.take().ok_or_else(no_pipe)?;
         let stderr = child.stderr.take().ok_or_else(no_pipe)?;
@@ -188,7 +188,7 @@ async fn watch<R: tokio::io::AsyncBufRead + Unpin>(watched: WatchedOutput<R>) {
         channel,
         stop,
     } = watched;
-    let mut reading = std::pin::pin!(channel.read(output));
+    let mut reading = std::pin::pin!(channel.read_output(output));
     let cause = tokio::select! {
         status = child.wait() => {
             group.kill();
@@ -227,7 +227,7 @@ async fn log(stderr: impl AsyncRead + Unpin, upstream: String) {
     let mut lines = Lines::new(BufReader::new(stderr), MAX_LOG_LINE, usize::MAX);
     let mut quota = LogQuota::new(LOG_LINES_PER_SECOND);
     while let Ok(Line::Whole(line) | Line::Cut(line)) = lines.next().await {
-        let Some(left_out) = quota.take() else {
+        let Some(left_out) = quota.admit_line() else {
             continue;
         };
         let line = String::from_utf8_lossy(line);

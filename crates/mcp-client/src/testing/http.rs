@@ -26,7 +26,7 @@ pub async fn serve(router: Router) -> String {
 pub fn settings(url: &str) -> Transport {
     let url: url::Url = url.parse().unwrap();
     let private = PrivateAddresses::Allowed;
-    let egress = EgressSettings::of(&url, [], private, Duration::from_secs(20), 1 << 20);
+    let egress = EgressSettings::for_url(&url, [], private, Duration::from_secs(20), 1 << 20);
     Transport::Http(Box::new(HttpSettings {
         url,
         listing: AuthSettings::None,

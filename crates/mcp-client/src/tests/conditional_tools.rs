@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use wardgate_domain::RequiredCapabilities;
 
-use super::{raw, read, soon, text, upstream};
+use super::{parse_result, raw, soon, text, upstream};
 use crate::definition::ToolDefinition;
 use crate::testing::fixture::Fixture;
 use crate::testing::http::{serve_fixture, settings};
@@ -43,7 +43,7 @@ async fn call_pinned(
         may_be_task: false,
     };
     let client = Arc::new(Participation {
-        capabilities: ClientCapabilities::read(capabilities.as_bytes()).unwrap(),
+        capabilities: ClientCapabilities::parse(capabilities.as_bytes()).unwrap(),
         log_level: None,
         others: PassthroughMembers::default(),
         is_legacy,
@@ -57,7 +57,7 @@ async fn call_pinned(
         &mut deaf,
     );
     match round.await? {
-        Round::Done(result) => Ok(text(&read(&result))),
+        Round::Done(result) => Ok(text(&parse_result(&result))),
         other => panic!("{other:?}"),
     }
 }

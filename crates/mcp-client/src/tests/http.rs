@@ -245,7 +245,7 @@ async fn real_servers_of_both_eras_ask_their_client_and_go_on() {
         let (_, url) = fixture(era, false).await;
         let upstream = upstream(&settings(&url));
         let client = Arc::new(Participation {
-            capabilities: ClientCapabilities::read(br#"{"roots":{}}"#).unwrap(),
+            capabilities: ClientCapabilities::parse(br#"{"roots":{}}"#).unwrap(),
             log_level: None,
             others: PassthroughMembers::default(),
             is_legacy: false,
@@ -265,7 +265,7 @@ async fn real_servers_of_both_eras_ask_their_client_and_go_on() {
         let asked: Value = serde_json::from_str(&requests).unwrap();
         assert_eq!(asked[key]["method"], "roots/list", "{era}");
         let answers = json!({ key: { "roots": [{ "uri": "file:///a" }] } }).to_string();
-        let responses = Responses::read(answers.as_bytes()).unwrap();
+        let responses = Responses::parse(answers.as_bytes()).unwrap();
         let start = match then {
             Continuation::Retry(state) => RoundStart::Retry { state, responses },
             Continuation::Open(exchange) => RoundStart::Open {
@@ -278,7 +278,7 @@ async fn real_servers_of_both_eras_ask_their_client_and_go_on() {
         let Round::Done(result) = round.await.unwrap() else {
             panic!("it asks again, {era}");
         };
-        let answer = text(&CallResult::read(&result).unwrap());
+        let answer = text(&CallResult::parse(&result).unwrap());
         assert!(
             answer.starts_with(state) && answer.contains("file:///a"),
             "{answer}"

@@ -54,11 +54,11 @@ async fn call(
 ) -> Result<CallResult, UpstreamError> {
     let operation = tool_call(tool, arguments);
     let result = upstream.call_tool(&operation, soon(), None).await?;
-    CallResult::read(&result)
+    CallResult::parse(&result)
 }
 
-fn read(result: &RawValue) -> CallResult {
-    CallResult::read(result).unwrap()
+fn parse_result(result: &RawValue) -> CallResult {
+    CallResult::parse(result).unwrap()
 }
 
 /// Returns the text of the first content block.

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use wardgate_testkit::until_true;
 
-use super::{at_once, call, read, record_report, soon, text, tool_call, upstream};
+use super::{at_once, call, parse_result, record_report, soon, text, tool_call, upstream};
 use crate::testing::program::{START, deaf_to_sigterm, settings, started_by};
 use crate::{
     ClientCapabilities, Continuation, Health, Participation, PassthroughMembers, Program,
@@ -29,7 +29,7 @@ async fn progress_of_others_is_ignored_and_its_text_bounded() {
     let mut sink = |message: ServerMessage| record_report(&mut reports, message);
     let operation = tool_call("any", "{}");
     let result = upstream.call_tool(&operation, soon(), Some(&mut sink));
-    assert_eq!(text(&read(&result.await.unwrap())), "done");
+    assert_eq!(text(&parse_result(&result.await.unwrap())), "done");
     assert_eq!(reports, ["x".repeat(1024)]);
 }
 
@@ -234,7 +234,7 @@ async fn a_server_sees_path_home_and_what_it_was_given() {
 
 fn participation() -> Arc<Participation> {
     Arc::new(Participation {
-        capabilities: ClientCapabilities::read(br#"{"elicitation":{}}"#).unwrap(),
+        capabilities: ClientCapabilities::parse(br#"{"elicitation":{}}"#).unwrap(),
         log_level: Some("debug".parse().unwrap()),
         others: PassthroughMembers::default(),
         is_legacy: false,
@@ -282,7 +282,7 @@ async fn a_question_is_of_the_only_call_and_of_nobody_where_there_are_more() {
     );
     assert_eq!(logged, 1);
 
-    let responses = Responses::read(br#"{"1":{"action":"accept","n":1.10}}"#).unwrap();
+    let responses = Responses::parse(br#"{"1":{"action":"accept","n":1.10}}"#).unwrap();
     let start = RoundStart::Open {
         exchange,
         responses,

@@ -46,7 +46,7 @@ async fn listen(upstream: &Upstream, of: &[&str]) -> (ResourceListener, BTreeSet
 async fn next_changes(listener: &mut ResourceListener) -> BTreeSet<String> {
     let change = timeout(Duration::from_mins(1), listener.changed()).await;
     change.expect("a change is heard");
-    listener.take()
+    listener.take_changes()
 }
 
 #[tokio::test]
@@ -86,7 +86,7 @@ async fn an_older_server_is_subscribed_to_in_the_session_of_calls_too() {
     let (listener, accepted) = listen(&upstream, &[ONE]).await;
     assert_eq!(accepted, uris(&[ONE]));
     let client = Arc::new(Participation {
-        capabilities: ClientCapabilities::read(br#"{"roots":{}}"#).unwrap(),
+        capabilities: ClientCapabilities::parse(br#"{"roots":{}}"#).unwrap(),
         log_level: None,
         others: PassthroughMembers::default(),
         is_legacy: true,
@@ -196,7 +196,7 @@ async fn no_change_is_lost_while_the_set_of_resources_changes() {
             touched.receiver_count() == 1
         })
         .await;
-        listener.take();
+        listener.take_changes();
     }
 }
 

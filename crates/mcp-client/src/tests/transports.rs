@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout};
 
 use super::scripted::ScriptedServer;
-use super::{call, raw, read, record_report, soon, text, tool_call, upstream};
+use super::{call, parse_result, raw, record_report, soon, text, tool_call, upstream};
 use crate::testing::script::{ODD_CONTENT, ODD_STRUCTURED, ODD_TOOL};
 use crate::testing::{http, program};
 use crate::{
@@ -81,7 +81,7 @@ async fn progress_comes_back_to_the_call_that_asked_for_it() {
             let operation = tool_call("steps", "{}");
             let with = upstream.call_tool(&operation, soon(), Some(&mut sink));
             assert_eq!(
-                text(&read(&with.await.unwrap())),
+                text(&parse_result(&with.await.unwrap())),
                 "asked for progress: true"
             );
             assert_eq!(reports, ["step 1", "step 2", "step 3"], "{era}");
@@ -160,7 +160,7 @@ async fn an_answer_too_large_fails_alone() {
 /// Calls the fixture's tool `ask`, and returns its input requests, whose keys show in which era the server asked.
 async fn asks_as(upstream: &Upstream, is_legacy: bool) -> Value {
     let client = Arc::new(Participation {
-        capabilities: ClientCapabilities::read(br#"{"roots":{}}"#).unwrap(),
+        capabilities: ClientCapabilities::parse(br#"{"roots":{}}"#).unwrap(),
         log_level: None,
         others: PassthroughMembers::default(),
         is_legacy,

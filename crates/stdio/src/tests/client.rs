@@ -22,7 +22,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn of(url: &str, token: TokenSource) -> Self {
+    pub(super) fn start(url: &str, token: TokenSource) -> Self {
         let (input_reader, input) = std::io::pipe().unwrap();
         let (output_reader, output) = std::io::pipe().unwrap();
         let (sender, lines) = mpsc::unbounded_channel();

@@ -10,7 +10,7 @@ async fn a_gateway_that_is_not_there_is_named() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp?secret=x", listener.local_addr().unwrap());
     drop(listener);
-    let mut client = Client::of(&url, TokenSource::None);
+    let mut client = Client::start(&url, TokenSource::None);
     let fault = client.fault(&modern(1, "server/discover", "")).await;
     assert!(
         fault.contains("http://127.0.0.1:") && fault.contains("cannot be reached"),
@@ -35,7 +35,7 @@ async fn what_is_no_answer_is_an_error() {
         async { response }.boxed()
     })
     .await;
-    let mut client = Client::of(&server.url, TokenSource::None);
+    let mut client = Client::start(&server.url, TokenSource::None);
     for (method, told) in [
         ("page", "not an MCP endpoint"),
         ("accepted", "not an MCP endpoint"),
@@ -58,7 +58,7 @@ use axum::response::IntoResponse;
 #[tokio::test]
 async fn a_line_that_is_no_message_is_told_and_the_next_is_taken() {
     let server = Server::start(|arrived| async move { arrived.result("{}") }.boxed()).await;
-    let mut client = Client::of(&server.url, TokenSource::None);
+    let mut client = Client::start(&server.url, TokenSource::None);
     for bad in ["hello", r#"{"jsonrpc":"2.0"}"#, "[]", "[1]", r#"{"id":1"#] {
         let answer = client.ask(bad).await;
         assert_eq!(answer["error"]["code"], -32700, "{bad}");
@@ -83,7 +83,7 @@ async fn at_the_end_of_input_calls_finish_and_streams_do_not_hold_up() {
         .boxed()
     })
     .await;
-    let mut client = Client::of(&server.url, TokenSource::None);
+    let mut client = Client::start(&server.url, TokenSource::None);
     client.say(&modern(1, "subscriptions/listen", ""));
     client.say(&modern(2, "tools/call", r#""name":"x","#));
     for _ in 0..2 {
@@ -100,7 +100,7 @@ async fn at_the_end_of_input_calls_finish_and_streams_do_not_hold_up() {
 #[tokio::test]
 async fn when_it_is_stopped_every_request_ends() {
     let mut server = Server::start(|_| futures::future::pending().boxed()).await;
-    let mut client = Client::of(&server.url, TokenSource::None);
+    let mut client = Client::start(&server.url, TokenSource::None);
     client.say(&legacy(1, "tools/call"));
     server.arrival().await;
     client.stop.cancel();
@@ -118,7 +118,7 @@ async fn when_it_is_stopped_every_request_ends() {
 #[tokio::test]
 async fn a_line_without_end_ends_the_bridge() {
     let server = Server::start(|arrived| async move { arrived.result("{}") }.boxed()).await;
-    let mut client = Client::of(&server.url, TokenSource::None);
+    let mut client = Client::start(&server.url, TokenSource::None);
     // This response shows that the bridge is reading.
     client.ask(&legacy(1, "ping")).await;
     let line = format!(r#"{{"id":1,"method":"{}"}}"#, "x".repeat(MAX_MESSAGE_BYTES));
@@ -133,7 +133,7 @@ async fn an_address_that_can_be_no_gateway_is_refused_at_once() {
         ("http://user:secret@host/mcp", "credentials"),
         ("http://host/mcp#x", "fragment"),
     ] {
-        let mut client = Client::of(url, TokenSource::None);
+        let mut client = Client::start(url, TokenSource::None);
         let refused = client.end().await.0.unwrap_err().to_string();
         assert!(
             refused.contains(told) && !refused.contains("secret"),

@@ -60,7 +60,7 @@ async fn a_session_is_named_in_every_request_listened_to_and_ended() {
         async { response }.boxed()
     })
     .await;
-    let mut client = Client::of(&server.url, TokenSource::None);
+    let mut client = Client::start(&server.url, TokenSource::None);
     initialized(&mut server, &mut client).await;
     assert_eq!(
         client.hear().await,
@@ -95,7 +95,7 @@ async fn the_oldest_version_names_none_in_its_headers_and_has_batches() {
         async { response }.boxed()
     })
     .await;
-    let mut client = Client::of(&server.url, TokenSource::None);
+    let mut client = Client::start(&server.url, TokenSource::None);
     initialized(&mut server, &mut client).await;
     let batch = format!("[{},{}]", legacy(1, "ping"), legacy(2, "ping"));
     let answers = client.ask(&batch).await;
@@ -138,7 +138,7 @@ async fn what_the_gateway_asks_in_the_middle_of_a_call_the_client_answers() {
         .boxed()
     })
     .await;
-    let mut client = Client::of(&server.url, TokenSource::None);
+    let mut client = Client::start(&server.url, TokenSource::None);
     initialized(&mut server, &mut client).await;
     let asked = client.ask(&legacy(5, "tools/call")).await;
     assert_eq!(asked["method"], "elicitation/create");
@@ -167,7 +167,7 @@ async fn a_cancellation_is_passed_on_and_ends_nothing_by_itself() {
         })
         .await
     };
-    let mut client = Client::of(&server.url, TokenSource::None);
+    let mut client = Client::start(&server.url, TokenSource::None);
     client.say(&legacy(3, "tools/call"));
     let answer = client
         .ask(&notification(
@@ -191,7 +191,7 @@ async fn a_session_that_ended_is_an_error_that_says_so_until_the_client_begins_a
         async { response }.boxed()
     })
     .await;
-    let mut client = Client::of(&server.url, TokenSource::None);
+    let mut client = Client::start(&server.url, TokenSource::None);
     initialized(&mut server, &mut client).await;
     for id in [1, 2] {
         let fault = client.fault(&legacy(id, "tools/list")).await;

@@ -20,7 +20,7 @@ async fn a_request_is_one_post_with_its_headers_and_the_answer_one_line() {
         .boxed()
     })
     .await;
-    let mut client = Client::of(&server.url, TokenSource::Variable("t".to_owned()));
+    let mut client = Client::start(&server.url, TokenSource::Variable("t".to_owned()));
     client.ask(&modern(1, "tools/list", "")).await;
     let answer = client
         .ask(&modern(
@@ -70,7 +70,7 @@ async fn messages_before_the_answer_come_at_once_and_no_request_waits_for_anothe
         .boxed()
     })
     .await;
-    let mut client = Client::of(&server.url, TokenSource::None);
+    let mut client = Client::start(&server.url, TokenSource::None);
     for id in [1, 2] {
         let acknowledged = client.ask(&modern(id, "subscriptions/listen", "")).await;
         assert_eq!(acknowledged["params"]["id"], id);
@@ -96,7 +96,7 @@ async fn a_cancelled_request_is_dropped_and_never_answered() {
         .boxed()
     })
     .await;
-    let mut client = Client::of(&server.url, TokenSource::None);
+    let mut client = Client::start(&server.url, TokenSource::None);
     client.say(&modern(7, "tools/call", r#""name":"x","#));
     client.ask(&modern(8, "ping", "")).await;
     client.say(&notification(
@@ -127,7 +127,7 @@ impl Drop for DropSignal {
 #[tokio::test]
 async fn a_stream_that_breaks_off_is_an_error_and_nothing_is_asked_twice() {
     let mut server = Server::start(|_| async { events("id: 1\ndata:\n\n") }.boxed()).await;
-    let mut client = Client::of(&server.url, TokenSource::None);
+    let mut client = Client::start(&server.url, TokenSource::None);
     let fault = client
         .fault(&modern(1, "tools/call", r#""name":"x","#))
         .await;
@@ -152,7 +152,7 @@ async fn an_id_is_free_when_its_answer_is_there_and_taken_until_then() {
         .boxed()
     })
     .await;
-    let mut client = Client::of(&server.url, TokenSource::None);
+    let mut client = Client::start(&server.url, TokenSource::None);
     for method in ["linger", "ping", "linger"] {
         let answer = client.ask(&modern(1, method, "")).await;
         assert_eq!(answer["result"], json!({}), "{method}");

@@ -25,7 +25,7 @@ async fn with_a_wrong_token_every_request_ends_and_says_what_to_fix() {
         (TokenSource::Variable("wrong".to_owned()), "WARDGATE_TOKEN"),
         (TokenSource::None, "--token-file"),
     ] {
-        let mut client = Client::of(&server.url, source);
+        let mut client = Client::start(&server.url, source);
         for line in [
             modern(1, "server/discover", ""),
             modern(1, "subscriptions/listen", ""),
@@ -64,7 +64,7 @@ async fn a_token_that_was_renewed_meanwhile_is_tried_once() {
         .boxed()
     })
     .await;
-    let mut client = Client::of(&server.url, TokenSource::File(file));
+    let mut client = Client::start(&server.url, TokenSource::File(file));
     assert!(client.ask(&legacy(1, "ping")).await["result"].is_object());
     let tokens = [server.arrival().await, server.arrival().await]
         .map(|arrived| arrived.header("authorization").to_owned());
@@ -75,7 +75,7 @@ async fn a_token_that_was_renewed_meanwhile_is_tried_once() {
 async fn without_a_readable_file_the_error_names_it() {
     let server = Server::start(|arrived| async move { arrived.result("{}") }.boxed()).await;
     let source = TokenSource::File("/nowhere/token".into());
-    let mut client = Client::of(&server.url, source);
+    let mut client = Client::start(&server.url, source);
     let fault = client.fault(&legacy(1, "ping")).await;
     assert!(fault.contains("/nowhere/token"), "{fault}");
 }
@@ -86,7 +86,7 @@ async fn what_the_gateway_says_of_no_request_in_particular_is_the_answer_to_the_
         async { json(r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"too deep"}}"#) }.boxed()
     })
     .await;
-    let mut client = Client::of(&server.url, TokenSource::None);
+    let mut client = Client::start(&server.url, TokenSource::None);
     let answer: Value = client.ask(&legacy(9, "ping")).await;
     assert_eq!(
         (&answer["id"], &answer["error"]["code"]),

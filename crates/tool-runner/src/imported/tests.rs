@@ -99,7 +99,7 @@ fn changed(name: &str) -> Value {
 fn pinned(tools: &[Value]) -> Pins {
     let mut pins = Pins::default();
     for tool in tools {
-        let definition = CanonicalDefinition::read(&tool.to_string()).unwrap();
+        let definition = CanonicalDefinition::parse_tool(&tool.to_string()).unwrap();
         pins.approve("files", definition, "alice", Timestamp::from_seconds(0));
     }
     pins

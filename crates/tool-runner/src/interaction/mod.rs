@@ -90,7 +90,7 @@ impl TryFrom<UncheckedInteraction> for Interaction {
 
     fn try_from(interaction: UncheckedInteraction) -> Result<Self, Self::Error> {
         let invalid = |field, why: String| InvalidMessage::field(field, why);
-        let capabilities = ClientCapabilities::read(&interaction.capabilities);
+        let capabilities = ClientCapabilities::parse(&interaction.capabilities);
         let log_level = Some(interaction.log_level.as_str()).filter(|level| !level.is_empty());
         let log_level = log_level.map(str::parse).transpose();
         let resumption = interaction.resumption.map(Resumption::try_from);
@@ -98,7 +98,7 @@ impl TryFrom<UncheckedInteraction> for Interaction {
             Some(interaction.passthrough.unsolicited_responses).filter(|json| !json.is_empty());
         Ok(Self {
             // Answers that cannot be parsed are ignored, because nothing waits for them.
-            unsolicited_responses: unsolicited.and_then(|json| Responses::read(&json)),
+            unsolicited_responses: unsolicited.and_then(|json| Responses::parse(&json)),
             participation: Arc::new(Participation {
                 capabilities: capabilities.map_err(|error| {
                     invalid("interaction.client_capabilities_json", error.to_string())
@@ -107,9 +107,9 @@ impl TryFrom<UncheckedInteraction> for Interaction {
                     invalid("interaction.log_level", error.to_string())
                 })?,
                 is_legacy: interaction.is_legacy,
-                others: PassthroughMembers::of(&interaction.passthrough.meta).ok_or_else(|| {
-                    invalid("interaction.meta_json", "is not a JSON object".to_owned())
-                })?,
+                others: PassthroughMembers::from_meta(&interaction.passthrough.meta).ok_or_else(
+                    || invalid("interaction.meta_json", "is not a JSON object".to_owned()),
+                )?,
             }),
             resumption: resumption.transpose()?,
         })
@@ -121,7 +121,7 @@ impl TryFrom<client::Resumption> for Resumption {
 
     fn try_from(resumption: client::Resumption) -> Result<Self, Self::Error> {
         let missing = |field| InvalidMessage::field(field, "cannot be read");
-        let responses = Responses::read(&resumption.responses)
+        let responses = Responses::parse(&resumption.responses)
             .ok_or_else(|| missing("interaction.resumption.input_responses_json"))?;
         Ok(Self {
             state: ResumptionState::decode(&resumption.state)

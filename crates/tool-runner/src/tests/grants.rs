@@ -253,7 +253,7 @@ impl GrantWorld {
             scope: None,
             resource: None,
         };
-        let limits = EgressSettings::of(
+        let limits = EgressSettings::for_url(
             &service,
             [],
             PrivateAddresses::Allowed,
@@ -328,7 +328,7 @@ impl Replica {
         let caller = caller(who);
         let granted = self
             .grants
-            .authorization(Some(OnBehalf::of(&caller, None)), rejected);
+            .authorization(Some(OnBehalf::from_caller(&caller, None)), rejected);
         Ok(granted.await?.unwrap())
     }
 }
@@ -336,7 +336,7 @@ impl Replica {
 async fn authorization_of_ann(grants: Arc<UserGrants>) -> Result<Option<HeaderValue>, AuthError> {
     let ann = caller("ann");
     grants
-        .authorization(Some(OnBehalf::of(&ann, None)), None)
+        .authorization(Some(OnBehalf::from_caller(&ann, None)), None)
         .await
 }
 
@@ -541,7 +541,7 @@ async fn what_a_service_needs_besides_the_person_is_asked_for_beside_what_they_g
     headers.insert(http::header::WWW_AUTHENTICATE, more.parse().unwrap());
     let wanted = auth
         .may_do(
-            Some(OnBehalf::of(&caller("ann"), None)),
+            Some(OnBehalf::from_caller(&caller("ann"), None)),
             StatusCode::FORBIDDEN,
             &headers,
         )
@@ -567,7 +567,7 @@ async fn nobody_is_asked_again_for_what_they_granted_already() {
     let more = "Bearer error=insufficient_scope, scope=\"write read\"";
     headers.insert(http::header::WWW_AUTHENTICATE, more.parse().unwrap());
     let ann = caller("ann");
-    let of_ann = Some(OnBehalf::of(&ann, None));
+    let of_ann = Some(OnBehalf::from_caller(&ann, None));
     let again = auth.may_do(of_ann, StatusCode::FORBIDDEN, &headers);
     assert!(!again.await.unwrap());
 }

@@ -23,7 +23,7 @@ fn what_readers_could_take_for_different_things_is_no_definition() {
             "]".repeat(70)
         ),
     ] {
-        let error = CanonicalDefinition::read(bad).unwrap_err();
+        let error = CanonicalDefinition::parse_tool(bad).unwrap_err();
         assert!(matches!(error, BadDefinition::NotJson(_)), "{bad}: {error}");
     }
     for bad in [
@@ -33,11 +33,11 @@ fn what_readers_could_take_for_different_things_is_no_definition() {
         "[]",
         "7",
     ] {
-        let error = CanonicalDefinition::read(bad).unwrap_err();
+        let error = CanonicalDefinition::parse_tool(bad).unwrap_err();
         assert!(matches!(error, BadDefinition::Lacks(_)), "{bad}: {error}");
     }
     let large = json!({ "name": "a", "inputSchema": {}, "description": "x".repeat(300_000) });
-    let error = CanonicalDefinition::read(&large.to_string()).unwrap_err();
+    let error = CanonicalDefinition::parse_tool(&large.to_string()).unwrap_err();
     assert!(matches!(error, BadDefinition::TooLarge(_)), "{error}");
 }
 
@@ -45,7 +45,9 @@ fn what_readers_could_take_for_different_things_is_no_definition() {
 fn a_definition_goes_on_as_it_came_but_for_its_name() {
     let text = r#"{ "b" : 1, "inputSchema":{"z":1.0, "a":[ ]}, "name":"x", "a":"\u00e9" }"#;
     assert_eq!(
-        CanonicalDefinition::read(text).unwrap().without_name(),
+        CanonicalDefinition::parse_tool(text)
+            .unwrap()
+            .without_name(),
         r#"{"b":1,"inputSchema":{"z":1.0,"a":[]},"a":"é"}"#
     );
 }
@@ -166,7 +168,7 @@ proptest! {
     #[test]
     fn the_digest_minds_neither_the_order_of_members_nor_white_space(extra in any_json(), seed in 0_u64..1_000_000) {
         let tool = tool_with(&extra);
-        let again = CanonicalDefinition::read(&rewritten(&tool, seed)).unwrap();
+        let again = CanonicalDefinition::parse_tool(&rewritten(&tool, seed)).unwrap();
         prop_assert_eq!(definition(&tool).digest(), again.digest());
     }
 
@@ -197,7 +199,7 @@ proptest! {
 
     #[test]
     fn nothing_an_upstream_sends_is_a_panic(text in "\\PC{0,64}", members in any_json()) {
-        let _ = CanonicalDefinition::read(&text);
+        let _ = CanonicalDefinition::parse_tool(&text);
         let mut tool = Map::new();
         tool.insert("name".to_owned(), text.into());
         tool.insert("inputSchema".to_owned(), json!({ "properties": members, "items": members, "anyOf": [members] }));
@@ -213,7 +215,7 @@ proptest! {
         judge(&pins, &text);
         let mut before = tool;
         before["inputSchema"] = json!({ "properties": { "a": {} }, "items": true, "anyOf": [7] });
-        if let Ok(before) = CanonicalDefinition::read(&before.to_string()) {
+        if let Ok(before) = CanonicalDefinition::parse_tool(&before.to_string()) {
             pins.approve("s", before, "x", wardgate_domain::Timestamp::from_seconds(0));
         }
         for tool in judge(&pins, &text) {

@@ -165,7 +165,7 @@ fn one_number_in_two_spellings_is_harmless_and_a_neighbour_beyond_doubles_is_not
         let text = tool()
             .to_string()
             .replace("\"maximum\":100", &format!("\"maximum\":{digits}"));
-        crate::pins::CanonicalDefinition::read(&text).unwrap()
+        crate::pins::CanonicalDefinition::parse_tool(&text).unwrap()
     };
     let grade = |was: &str, is: &str| Diff::between(&limit(was), &limit(is)).grade;
     assert_eq!(grade("100", "100.0"), Grade::Harmless);

@@ -206,7 +206,7 @@ fn the_file_is_replaced_whole_and_nothing_is_left_beside_it() {
 #[test]
 fn a_file_of_the_first_version_stays_as_it_is_and_instructions_leave_its_approvals_alone() {
     let mut pins = Pins::default();
-    let definition = CanonicalDefinition::read(
+    let definition = CanonicalDefinition::parse_tool(
         r#"{"name":"a","inputSchema":{},"_meta":{"x":1},"icons":[],"execution":{}}"#,
     );
     pins.approve(
@@ -242,7 +242,7 @@ fn a_file_of_the_first_version_stays_as_it_is_and_instructions_leave_its_approva
 fn every_member_of_a_definition_is_part_of_what_was_approved() {
     let with = |member: &str| {
         let text = format!(r#"{{"name":"a","inputSchema":{{}}{member}}}"#);
-        CanonicalDefinition::read(&text).unwrap().digest()
+        CanonicalDefinition::parse_tool(&text).unwrap().digest()
     };
     let members = [
         "",

@@ -44,5 +44,5 @@ pub(super) fn with(pointer: &str, value: Value) -> Value {
 }
 
 pub(super) fn definition(tool: &Value) -> CanonicalDefinition {
-    CanonicalDefinition::read(&tool.to_string()).unwrap()
+    CanonicalDefinition::parse_tool(&tool.to_string()).unwrap()
 }

@@ -52,9 +52,14 @@ impl UserGrants {
                 return Err(error.into());
             }
         };
-        let (at, client_id) = (pending.at, pending.client_id);
-        let terms = (pending.resource, pending.scope);
-        let tokens = Tokens::new(granted, at, client_id, terms, asked_at)?;
+        let tokens = Tokens::new(
+            granted,
+            pending.at,
+            pending.client_id,
+            pending.resource,
+            pending.scope,
+            asked_at,
+        )?;
         Ok(self.store.connect(&key, &tokens.to_bytes()).await?)
     }
 

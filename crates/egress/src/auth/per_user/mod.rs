@@ -192,7 +192,7 @@ impl UserGrants {
                 match replaced {
                     // The person disconnected in the meantime, so the new tokens are revoked at the server.
                     Ok(false) => {
-                        self.revoke(Grant::of(tokens)).await;
+                        self.revoke(Grant::from_tokens(tokens)).await;
                         Err(AuthError::NotConnected { scope: None })
                     }
                     Ok(true) => Ok(authorization),
@@ -234,7 +234,7 @@ impl UserGrants {
         let stored = self.store.connection(&self.key(person)).await;
         let stored = stored.map_err(|_| AuthError::NoStore)?;
         let kept = stored.and_then(|stored| {
-            let tokens = Tokens::read(&stored.plain)?;
+            let tokens = Tokens::parse(&stored.plain)?;
             Some(HeldTokens {
                 tokens,
                 version: stored.version,

@@ -32,7 +32,7 @@ enum RevocationError {
 }
 
 impl Grant {
-    pub(super) fn of(tokens: Tokens) -> Self {
+    pub(super) fn from_tokens(tokens: Tokens) -> Self {
         Self(tokens)
     }
 }
@@ -67,12 +67,12 @@ impl UserGrants {
         let endpoint = self.endpoint_at(&url, &tokens.at, &tokens.client_id)?;
         if let Some(token) = &tokens.refresh_token {
             let form = [("token", &**token), ("token_type_hint", "refresh_token")];
-            endpoint.tell(&form).await?;
+            endpoint.send_form(&form).await?;
         }
         // Not every server revokes the access token together with the refresh token.
         let token = &*tokens.access_token;
         let form = [("token", token), ("token_type_hint", "access_token")];
-        match endpoint.tell(&form).await {
+        match endpoint.send_form(&form).await {
             // Not every server can revoke access tokens: RFC 7009 §2.2.1.
             Err(AuthError::Refused { status: 400, .. }) if tokens.refresh_token.is_some() => Ok(()),
             told => Ok(told.map(drop)?),

@@ -50,7 +50,8 @@ impl Tokens {
         granted: TokenResponse,
         at: Registration,
         client_id: String,
-        (resource, scope): (Option<String>, Option<String>),
+        resource: Option<String>,
+        scope: Option<String>,
         asked_at: Timestamp,
     ) -> Result<Self, AuthError> {
         granted.check_bearer()?;
@@ -70,7 +71,7 @@ impl Tokens {
         Ok(tokens)
     }
 
-    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok()
     }
 

@@ -12,7 +12,7 @@ fn keyed(world: &World, pair: &TestKey, audience: Option<&str>) -> OAuthClient {
     OAuthClient {
         client_id: "runner".to_owned(),
         proof: ClientProof::Key {
-            key: ClientKey::read(pem, Some("key-1".to_owned())).unwrap(),
+            key: ClientKey::from_pem(pem, Some("key-1".to_owned())).unwrap(),
             audience: audience.map(ToOwned::to_owned),
         },
         ..world.oauth()
@@ -106,7 +106,7 @@ fn what_cannot_sign_is_refused_before_it_is_needed() {
         "canary".to_owned(),
         String::new(),
     ] {
-        let refused = ClientKey::read(Secret::from(pem), None).unwrap_err();
+        let refused = ClientKey::from_pem(Secret::from(pem), None).unwrap_err();
         assert!(!refused.to_string().contains("canary"));
     }
 }

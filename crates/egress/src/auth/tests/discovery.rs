@@ -113,7 +113,7 @@ impl Site {
         let mut auth = AuthSettings::ClientCredentials(auth);
         let url: Url = self.at("/a/mcp").parse().unwrap();
         auth.belong_to(&url);
-        let egress = EgressSettings::of(
+        let egress = EgressSettings::for_url(
             &url,
             [],
             PrivateAddresses::Allowed,
@@ -297,7 +297,7 @@ async fn no_word_of_a_peer_leads_into_networks_that_are_not_listed() {
         let metadata = json!({ "resource": site.at("/a/mcp"), "authorization_servers": issuers });
         site.json(INSERTED, metadata);
         let url: Url = site.at("/a/mcp").parse().unwrap();
-        let finder = crate::auth::discovery::MetadataDiscovery::new(&EgressSettings::of(
+        let finder = crate::auth::discovery::MetadataDiscovery::new(&EgressSettings::for_url(
             &url,
             [],
             PrivateAddresses::Listed(vec!["127.0.0.1/32".parse().unwrap()]),
@@ -327,7 +327,7 @@ async fn a_server_that_refuses_is_looked_for_again() {
     let url: Url = site.at("/a/mcp").parse().unwrap();
     let mut settings = unknown();
     settings.server.service = Some(url.clone());
-    let limits = EgressSettings::of(
+    let limits = EgressSettings::for_url(
         &url,
         [],
         PrivateAddresses::Allowed,

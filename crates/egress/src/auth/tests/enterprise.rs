@@ -50,7 +50,7 @@ async fn world() -> Arc<Site> {
 fn open(site: &Site, auth: AuthSettings) -> EgressClient {
     let url: Url = site.at("/mcp").parse().unwrap();
     let settings = ClientSettings {
-        egress: EgressSettings::of(
+        egress: EgressSettings::for_url(
             &url,
             [],
             PrivateAddresses::Allowed,

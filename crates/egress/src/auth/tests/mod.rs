@@ -130,7 +130,7 @@ impl World {
 
     fn settings(&self, auth: AuthSettings) -> ClientSettings {
         ClientSettings {
-            egress: EgressSettings::of(
+            egress: EgressSettings::for_url(
                 &self.url(),
                 [],
                 PrivateAddresses::Allowed,

@@ -12,7 +12,7 @@ async fn world() -> (Arc<Site>, EgressClient) {
     site.put("/mcp", (403, vec![challenge], Value::Null));
     grants(&site);
     let url: Url = site.at("/mcp").parse().unwrap();
-    let egress = EgressSettings::of(
+    let egress = EgressSettings::for_url(
         &url,
         [],
         PrivateAddresses::Allowed,

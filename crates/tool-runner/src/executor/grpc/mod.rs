@@ -36,7 +36,7 @@ impl Executor for GrpcExecutor {
     ) -> BoxFuture<'a, Result<(), ExecutorError>> {
         Box::pin(async move {
             let message = self.plan.message.fill(call.arguments)?;
-            let caller = Some(OnBehalf::of(call.caller, call.caller_token));
+            let caller = Some(OnBehalf::from_caller(call.caller, call.caller_token));
             let answers = self
                 .server
                 .call(&self.plan.method, &message, caller, call.deadline);

@@ -45,7 +45,7 @@ impl HttpSource {
         request: EgressRequest,
         call: &Invocation<'_>,
     ) -> Result<EgressResponse, EgressError> {
-        let caller = Some(OnBehalf::of(call.caller, call.caller_token));
+        let caller = Some(OnBehalf::from_caller(call.caller, call.caller_token));
         self.client.send(request, caller).await
     }
 }

@@ -99,7 +99,7 @@ impl McpExecutor {
             let called = upstream.call_tool(wanted, call.deadline, Some(&mut listener));
             called.await?
         };
-        let called = CallResult::read(&result)?;
+        let called = CallResult::parse(&result)?;
         if out.takes_unchanged() {
             return self.forward_unchanged(&result, called, out);
         }
