@@ -24,7 +24,7 @@ use crate::event::AgentEvent;
 use crate::gateway::GatewayEndpoint;
 use crate::model::{ModelError, ModelRequest, ModelStream};
 use crate::provider::{Provider, ProviderSettings};
-use crate::reload::{self, Parse};
+use crate::reload::{self, LoadedFiles, Parse};
 use crate::request::{ApprovalDecision, BearerToken, ChatRequest, Model};
 use crate::retrying_gateway::RetryingGateway;
 use crate::turn::{self, TurnFailure, TurnSetup};
@@ -96,7 +96,11 @@ impl Agent {
                 let in_use = SecretFilesInUse::record(SecretKind::Credential, secret_files.paths());
                 let assistants = Arc::new(ArcSwap::from_pointee(parsed));
                 let interval = Duration::from_secs(config.reload_seconds.max(1));
-                let loaded = (files, secret_files, in_use);
+                let loaded = LoadedFiles {
+                    texts: files,
+                    secret_files,
+                    in_use,
+                };
                 reload::watch(&assistants, path.clone(), loaded, read, interval);
                 assistants
             }

@@ -46,7 +46,7 @@ impl ApprovalKey {
         now: Timestamp,
     ) -> Result<Approval, InvalidApproval> {
         let approval = self.unseal(id).ok_or(InvalidApproval::Unknown)?;
-        if approval.person != Person::of(caller) {
+        if approval.person != Person::from_caller(caller) {
             return Err(InvalidApproval::Foreign);
         }
         if now.as_micros() >= approval.expires_at_micros {
@@ -93,7 +93,7 @@ pub(crate) struct Approval {
 pub(crate) struct Person(String);
 
 impl Person {
-    pub(crate) fn of(caller: &Caller) -> Self {
+    pub(crate) fn from_caller(caller: &Caller) -> Self {
         let parts = [caller.issuer(), caller.subject(), caller.tenant()];
         let parts = serde_json::Value::from(parts.as_slice()).to_string();
         Self(Digest::of(parts.as_bytes()).to_string())
@@ -133,7 +133,7 @@ mod tests {
         let now = Timestamp::from_seconds(1_000);
         let expires = now.plus(Duration::from_secs(60));
         let approval = Approval {
-            person: Person::of(&yenji),
+            person: Person::from_caller(&yenji),
             assistant: "clinic".to_owned(),
             conversation: "c".to_owned(),
             turn: "t".to_owned(),

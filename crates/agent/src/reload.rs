@@ -15,15 +15,27 @@ use crate::assistant::{Assistants, SecretFiles, Text, texts};
 pub(crate) type Parse =
     dyn Fn(&[Text], &mut SecretFiles) -> Result<Assistants, Error> + Send + Sync;
 
+/// The files that the assistants in force were parsed from.
+pub(crate) struct LoadedFiles {
+    pub(crate) texts: Vec<Text>,
+    pub(crate) secret_files: SecretFiles,
+    pub(crate) in_use: SecretFilesInUse,
+}
+
 /// Checks the files every `interval` for as long as `in_force` is in use. Each changed set of files is tried once.
 pub(crate) fn watch(
     in_force: &Arc<ArcSwap<Assistants>>,
     path: PathBuf,
-    (mut loaded, mut secret_files, mut in_use): (Vec<Text>, SecretFiles, SecretFilesInUse),
+    loaded: LoadedFiles,
     parse: Arc<Parse>,
     interval: Duration,
 ) {
     let in_force = Arc::downgrade(in_force);
+    let LoadedFiles {
+        texts: mut loaded,
+        mut secret_files,
+        mut in_use,
+    } = loaded;
     tokio::spawn(async move {
         let mut ticker = tokio::time::interval(interval);
         ticker.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -24,7 +24,7 @@ pub(crate) struct TurnSlot {
 impl TurnSlots {
     /// Takes a slot for a turn of `caller`, or returns `None` if all slots are taken.
     pub(crate) fn acquire(&self, caller: &Caller) -> Option<TurnSlot> {
-        let person = Person::of(caller);
+        let person = Person::from_caller(caller);
         let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = taken.entry(person.clone()).or_default();
         if *count == MAX_TURNS {

@@ -15,7 +15,7 @@ pub(crate) struct FormFields(Vec<(String, String)>);
 
 impl FormFields {
     pub(crate) fn of_query(query: Option<&str>) -> Result<Self, Problem> {
-        Self::read(query.unwrap_or_default().as_bytes())
+        Self::parse_urlencoded(query.unwrap_or_default().as_bytes())
     }
 
     pub(crate) fn of_form(headers: &HeaderMap, body: &Bytes) -> Result<Self, Problem> {
@@ -29,10 +29,10 @@ impl FormFields {
                 "Send the form as application/x-www-form-urlencoded.".to_owned(),
             ));
         }
-        Self::read(body)
+        Self::parse_urlencoded(body)
     }
 
-    fn read(bytes: &[u8]) -> Result<Self, Problem> {
+    fn parse_urlencoded(bytes: &[u8]) -> Result<Self, Problem> {
         let fields: Vec<_> = url::form_urlencoded::parse(bytes)
             .take(MOST + 1)
             .map(|(name, value)| (name.into_owned(), value.into_owned()))

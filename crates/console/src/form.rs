@@ -57,7 +57,7 @@ pub(crate) struct Form {
 pub(crate) type FilledForm = Result<Box<RawValue>, Vec<(String, String)>>;
 
 impl Form {
-    pub(crate) fn of(schema: &Value) -> Self {
+    pub(crate) fn from_schema(schema: &Value) -> Self {
         let required: Vec<&str> = schema["required"]
             .as_array()
             .into_iter()
@@ -309,7 +309,7 @@ mod tests {
 
     fn filled(query: &str) -> Result<String, Vec<(String, String)>> {
         let fields = FormFields::of_query(Some(query)).unwrap();
-        let filled = Form::of(&schema()).filled(&fields);
+        let filled = Form::from_schema(&schema()).filled(&fields);
         filled.map(|filled| filled.get().to_owned())
     }
 
@@ -359,7 +359,7 @@ mod tests {
             },
             "required": [hostile],
         });
-        let form = Form::of(&schema).fields(None, &[]).into_string();
+        let form = Form::from_schema(&schema).fields(None, &[]).into_string();
         assert!(!form.contains("<script"), "{form}");
         for odd in [
             json!(null),
@@ -367,7 +367,7 @@ mod tests {
             json!({ "properties": 7, "required": "x" }),
             json!([]),
         ] {
-            assert!(Form::of(&odd).arguments.is_empty());
+            assert!(Form::from_schema(&odd).arguments.is_empty());
         }
     }
 }

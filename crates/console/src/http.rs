@@ -78,7 +78,7 @@ where
         let headers = request.headers().clone();
         let peer = request.extensions().get::<SocketAddr>().copied();
         let answered = async move {
-            let page_request = PageRequest::read(&console, methods, request).await;
+            let page_request = PageRequest::from_request(&console, methods, request).await;
             let answer = match page_request {
                 Ok(page_request) => work(Arc::clone(&console), page_request).await,
                 Err(problem) => Err(problem),
@@ -88,7 +88,7 @@ where
                 Err(problem) => {
                     counter!(names::REFUSED_REQUESTS, "reason" => problem.reason()).increment(1);
                     let viewer = if problem.has_header() {
-                        Viewer::of(&console, &headers, peer).await
+                        Viewer::from_headers(&console, &headers, peer).await
                     } else {
                         None
                     };

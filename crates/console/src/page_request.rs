@@ -45,7 +45,7 @@ pub(crate) struct SignedInRequest {
 
 impl Viewer {
     /// Returns the person whose session these headers carry, if there is one. Error pages use this for their header.
-    pub(crate) async fn of(
+    pub(crate) async fn from_headers(
         console: &Console,
         headers: &HeaderMap,
         peer: Option<SocketAddr>,
@@ -72,7 +72,7 @@ impl SignedInRequest {
 
 impl PageRequest {
     /// Runs the checks in order. Each check costs more than the one before and relies on it.
-    pub(crate) async fn read(
+    pub(crate) async fn from_request(
         console: &Console,
         methods: &'static [Method],
         request: Request,

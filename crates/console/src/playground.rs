@@ -45,7 +45,7 @@ pub(crate) async fn page(console: Arc<Console>, mut signed_in: SignedInRequest) 
         &console,
         &signed_in.viewer,
         &tool,
-        &Form::of(&tool.input_schema).fields(None, &[]),
+        &Form::from_schema(&tool.input_schema).fields(None, &[]),
         None,
     );
     Ok(layout::page(
@@ -84,7 +84,7 @@ async fn submit(console: &Console, signed_in: &SignedInRequest, name: &str) -> P
     let caller = &signed_in.viewer.caller;
     let key = own_key(&fields).unwrap_or_else(|| new_key(console));
     let id = result_id(caller, &tool.name, &key, &signed_in.page_request.body);
-    let filled = Form::of(&tool.input_schema).filled(&fields);
+    let filled = Form::from_schema(&tool.input_schema).filled(&fields);
     let call = SubmittedCall {
         tool: tool.name.clone(),
         fields,
@@ -173,7 +173,7 @@ pub(crate) async fn call(console: Arc<Console>, mut signed_in: SignedInRequest) 
         }
         (rendered)
     };
-    let fields = Form::of(&tool.input_schema).fields(Some(&call.fields), wrong);
+    let fields = Form::from_schema(&tool.input_schema).fields(Some(&call.fields), wrong);
     let content = whole(&console, &signed_in.viewer, &tool, &fields, Some(&rendered));
     let mut page = layout::page_with_status(
         status,

@@ -145,9 +145,10 @@ impl Record {
 
     /// Returns the newest matching records that this person may read, and records the access. `question` describes the
     /// access; the record contains its digest.
-    pub(crate) async fn read(
+    pub(crate) async fn read_records(
         &self,
-        (caller, peer): (&Caller, Option<SocketAddr>),
+        caller: &Caller,
+        peer: Option<SocketAddr>,
         question: &str,
         filter: AuditFilter,
         most: ReadLimits,

@@ -1,6 +1,5 @@
 //! The pages of the record: the filtered list, newest first, one record with all its fields, and a download.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::response::{IntoResponse, Response};
@@ -9,7 +8,7 @@ use maud::{Markup, html};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use wardgate_domain::{CallId, Caller, Status, Timestamp};
+use wardgate_domain::{CallId, Status, Timestamp};
 use wardgate_rpc::client::{AuditFilter, DataSubjectFilter, RecordDetails, StoredRecord};
 
 use crate::Console;
@@ -62,7 +61,7 @@ pub(crate) async fn list(console: Arc<Console>, signed_in: SignedInRequest) -> P
             let content = html! {
                 (heading(access))
                 p.notice.bad role="status" { "Nothing was read: correct the filter." }
-                (form(&fields, (access, has_tenants), &faults))
+                (form(&fields, access, has_tenants, &faults))
             };
             let (status, title) = (StatusCode::BAD_REQUEST, title(access));
             return Ok(layout::page_with_status(
@@ -76,7 +75,13 @@ pub(crate) async fn list(console: Arc<Console>, signed_in: SignedInRequest) -> P
         Err(_) => return Err(Problem::NotForYou),
     };
     let read = record
-        .read(reader(&signed_in), &question(&fields), filter, ON_PAGE)
+        .read_records(
+            &signed_in.viewer.caller,
+            signed_in.token.peer(),
+            &question(&fields),
+            filter,
+            ON_PAGE,
+        )
         .await?;
     let filter: Vec<_> = FILTER
         .iter()
@@ -92,7 +97,7 @@ pub(crate) async fn list(console: Arc<Console>, signed_in: SignedInRequest) -> P
     let download = format!("/console/record.jsonl?{}", query(filter.iter().copied()));
     let content = html! {
         (heading(access))
-        (form(&fields, (access, has_tenants), &[]))
+        (form(&fields, access, has_tenants, &[]))
         (damage(&read))
         (table(&read, access, is_all && fields.filled("about").is_some())?)
         nav.pages aria-label="Pages" {
@@ -147,7 +152,13 @@ pub(crate) async fn entry(console: Arc<Console>, mut signed_in: SignedInRequest)
     };
     let question = format!("sequence={sequence}");
     let mut read = record(&console)?
-        .read(reader(&signed_in), &question, filter, ONE)
+        .read_records(
+            &signed_in.viewer.caller,
+            signed_in.token.peer(),
+            &question,
+            filter,
+            ONE,
+        )
         .await?;
     let Some(stored) = read.records.pop() else {
         if read.damaged.is_empty() {
@@ -223,7 +234,13 @@ pub(crate) async fn download(console: Arc<Console>, signed_in: SignedInRequest) 
         Problem::Input(fault.map_or_else(String::new, |fault| fault.problem.to_owned()))
     })?;
     let read = record(&console)?
-        .read(reader(&signed_in), &question(&fields), filter, IN_FILE)
+        .read_records(
+            &signed_in.viewer.caller,
+            signed_in.token.peer(),
+            &question(&fields),
+            filter,
+            IN_FILE,
+        )
         .await?;
     let mut lines = String::new();
     for damage in &read.damaged {
@@ -258,11 +275,6 @@ pub(crate) async fn download(console: Arc<Console>, signed_in: SignedInRequest) 
         ),
     ];
     Ok::<Response, Problem>((headers, lines).into_response())
-}
-
-/// Returns the person who reads the record, and the address of that person's client.
-fn reader(signed_in: &SignedInRequest) -> (&Caller, Option<SocketAddr>) {
-    (&signed_in.viewer.caller, signed_in.token.peer())
 }
 
 fn record(console: &Console) -> Result<&Record, Problem> {
@@ -389,7 +401,8 @@ fn time(text: &str) -> Option<Timestamp> {
 /// Renders the form of the filter. `has_tenants` is whether the viewer may choose the tenant of a data subject.
 fn form(
     fields: &FormFields,
-    (access, has_tenants): (RecordAccess, bool),
+    access: RecordAccess,
+    has_tenants: bool,
     faults: &[FilterFault],
 ) -> Markup {
     let value = |name| fields.filled(name).unwrap_or_default();

@@ -46,11 +46,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Advances by `bytes`, which must not exceed the rest of the text.
-    pub(super) fn take(&mut self, bytes: usize) {
-        self.advance(bytes);
-    }
-
-    fn advance(&mut self, bytes: usize) {
+    pub(super) fn advance(&mut self, bytes: usize) {
         self.at += bytes;
         self.steps.set(self.steps.get() + bytes);
     }
@@ -156,7 +152,7 @@ impl<'a> Cursor<'a> {
         let ends = run.char_indices().map(|(at, c)| at + c.len_utf8());
         for end in ends.rev() {
             let mut attempt = start.clone();
-            attempt.take(end);
+            attempt.advance(end);
             match rest(&mut attempt, &run[..end]) {
                 Err(ParseStop::No) => {}
                 decided => {

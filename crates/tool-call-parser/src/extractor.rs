@@ -95,7 +95,7 @@ impl Extractor {
                 .collect(),
             format: format.clone(),
             forms,
-            tools: ToolSchemas::of(functions),
+            tools: ToolSchemas::from_functions(functions),
             pending: String::new(),
             blanks: String::new(),
             state: ParserState::new(),
@@ -254,7 +254,7 @@ impl Extractor {
             Err(ParseStop::Incomplete) => return ExtractionStep::Undecided,
             Err(ParseStop::No) => {}
         }
-        self.read(rest, first)
+        self.parse_form(rest, first)
     }
 
     /// Returns the text of a section without calls, up to a token that ends or may end the section.
@@ -318,7 +318,7 @@ impl Extractor {
     }
 
     /// Parses a form that may begin here.
-    fn read(&mut self, rest: &str, first: char) -> ExtractionStep {
+    fn parse_form(&mut self, rest: &str, first: char) -> ExtractionStep {
         let mut window = MAX_CALL.min(rest.len());
         while !rest.is_char_boundary(window) {
             window -= 1;
@@ -335,7 +335,7 @@ impl Extractor {
         };
         let mut of_format = cursor.clone();
         let learned = match &self.format {
-            Some(format) => format.read(&mut of_format, &reading, &self.state),
+            Some(format) => format.parse_call(&mut of_format, &reading, &self.state),
             None => Err(ParseStop::No),
         };
         let found = match learned {

@@ -12,7 +12,7 @@ use crate::Function;
 pub(super) struct ToolSchemas(HashMap<String, Value>);
 
 impl ToolSchemas {
-    pub(super) fn of(functions: &[Function]) -> Self {
+    pub(super) fn from_functions(functions: &[Function]) -> Self {
         let each = functions.iter();
         Self(
             each.map(|it| (it.name.clone(), it.parameters.clone()))

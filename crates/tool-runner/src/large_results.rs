@@ -63,7 +63,7 @@ pub(crate) struct LargeResults<'a> {
 
 impl LargeResults<'_> {
     /// Returns the rows under `handle`, as far as the terms of the original call allow.
-    pub(crate) async fn read(
+    pub(crate) async fn read_rows(
         &self,
         handle: &str,
         caller: &Caller,

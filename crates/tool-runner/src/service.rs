@@ -118,7 +118,7 @@ pub async fn service(
         ..SharedState::new(&config, switchboard.store().clone(), ambient)
     };
     let operators = OperatorRights::new(policy, "tool_runner.links.policy");
-    let runner = start(config, keys, (switchboard, operators), importer, shared)?;
+    let runner = start(config, keys, switchboard, operators, importer, shared)?;
     let closing = ServiceCloser::new(&runner);
     let service = Service {
         readiness: runner.readiness(),
@@ -142,7 +142,8 @@ pub fn check(config: &Config) -> Result<Catalogue, Error> {
 pub(crate) fn start(
     config: Config,
     keys: Keys,
-    (switchboard, operators): (Arc<Switchboard>, OperatorRights),
+    switchboard: Arc<Switchboard>,
+    operators: OperatorRights,
     importer: Importer,
     shared: SharedState,
 ) -> Result<Arc<Runner>, Error> {

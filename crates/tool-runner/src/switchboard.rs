@@ -202,7 +202,7 @@ impl Switchboard {
     /// Checks whether the switches have changed, and publishes them if they have.
     async fn refresh(&self) -> Result<(), StoreError> {
         let mut refreshing = self.refreshing.lock().await;
-        let refreshed = self.read(&mut refreshing).await;
+        let refreshed = self.load_switches(&mut refreshing).await;
         if let Err(error) = &refreshed {
             counter!(names::STORE_FAILURES).increment(1);
             if !refreshing.failed {
@@ -216,7 +216,7 @@ impl Switchboard {
         refreshed
     }
 
-    async fn read(&self, refreshing: &mut RefreshState) -> Result<(), StoreError> {
+    async fn load_switches(&self, refreshing: &mut RefreshState) -> Result<(), StoreError> {
         if !refreshing.prepared {
             self.store.prepare().await?;
             refreshing.prepared = true;

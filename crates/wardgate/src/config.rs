@@ -379,7 +379,7 @@ impl Settings {
             .figment
             .extract_inner(name)
             .map_err(|error| self.wrong(name, &error))?;
-        self.read(name, section)
+        self.deserialize_section(name, section)
     }
 
     /// Returns whether the file or the environment has the section or key.
@@ -393,12 +393,15 @@ impl Settings {
         name: &str,
     ) -> Result<(T, W), Error> {
         let (own, wiring) = self.halves(name)?;
-        Ok((self.read(name, own)?, self.read(name, wiring)?))
+        Ok((
+            self.deserialize_section(name, own)?,
+            self.deserialize_section(name, wiring)?,
+        ))
     }
 
     /// Reads a section that has only wiring.
     pub(crate) fn wiring<W: DeserializeOwned>(&self, name: &str) -> Result<W, Error> {
-        self.read(name, self.section(name)?)
+        self.deserialize_section(name, self.section(name)?)
     }
 
     /// Reads the service's own settings if this process does the wiring itself. `fill` adds values that the file does not
@@ -414,7 +417,7 @@ impl Settings {
             Default::default()
         };
         fill(&mut own);
-        self.read(name, own)
+        self.deserialize_section(name, own)
     }
 
     /// Reads the store of the service of this section, or `None` if the configuration sets none. Other keys of the section
@@ -425,7 +428,7 @@ impl Settings {
         }
         let mut section = self.section(name)?;
         section.retain(|key, _| matches!(key.as_str(), "store" | "database"));
-        self.read(name, section).map(Some)
+        self.deserialize_section(name, section).map(Some)
     }
 
     /// Reads the listener settings of an edge if this process does the rest of the wiring itself.
@@ -435,7 +438,7 @@ impl Settings {
         }
         let mut section = self.section(name)?;
         section.retain(|key, _| matches!(key.as_str(), "probes" | "https" | "trusted_proxies"));
-        self.read(name, section)
+        self.deserialize_section(name, section)
     }
 
     /// Returns the whole configuration.
@@ -467,7 +470,7 @@ impl Settings {
         Ok(section.partition(|(key, _)| !is_wiring(key)))
     }
 
-    fn read<T: DeserializeOwned>(&self, name: &str, half: Dict) -> Result<T, Error> {
+    fn deserialize_section<T: DeserializeOwned>(&self, name: &str, half: Dict) -> Result<T, Error> {
         Figment::from(Serialized::defaults(half))
             .extract()
             .map_err(|error| self.wrong(name, &error))

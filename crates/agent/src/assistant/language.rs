@@ -118,7 +118,7 @@ impl<T> ByLanguage<T> {
     }
 
     /// Returns the text for `language`, or for the default language if there is none.
-    pub(crate) fn of(&self, language: Option<Language>) -> Option<&T> {
+    pub(crate) fn for_language(&self, language: Option<Language>) -> Option<&T> {
         language
             .and_then(|language| self.texts.get(language.code()))
             .or_else(|| self.texts.get(&self.default))

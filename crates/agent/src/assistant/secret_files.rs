@@ -20,7 +20,7 @@ struct SecretFile {
 
 impl SecretFiles {
     /// Returns the content of the file at `path`. The error describes why the file cannot be used.
-    pub(crate) fn read(&mut self, path: PathBuf) -> Result<String, String> {
+    pub(crate) fn read_file(&mut self, path: PathBuf) -> Result<String, String> {
         let text = read_text(&path);
         self.0.push(SecretFile {
             content: text.as_ref().ok().map(|text| Digest::of(text.as_bytes())),

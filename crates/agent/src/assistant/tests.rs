@@ -21,7 +21,7 @@ fn open(name: &str, settings: Value) -> Result<Arc<dyn ModelClient>, String> {
         .map_err(|error| error.to_string())
 }
 
-fn read(text: &str) -> Result<Assistants, Error> {
+fn parse_text(text: &str) -> Result<Assistants, Error> {
     let text = Text {
         path: PathBuf::from("assistants.yaml"),
         text: text.to_owned(),
@@ -35,7 +35,7 @@ fn read(text: &str) -> Result<Assistants, Error> {
 }
 
 fn faults(text: &str) -> String {
-    read(text).unwrap_err().to_string()
+    parse_text(text).unwrap_err().to_string()
 }
 
 const PROVIDER: &str = "providers: { p: { type: openai, base_url: \"https://llm.example/v1\" } }\n";
@@ -76,7 +76,7 @@ fn no_limit_of_a_turn_is_zero() {
             faults(&with(0)).contains("every limit must be at least 1"),
             "{limit}"
         );
-        assert!(read(&with(1)).is_ok(), "{limit}");
+        assert!(parse_text(&with(1)).is_ok(), "{limit}");
     }
 }
 

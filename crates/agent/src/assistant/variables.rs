@@ -83,7 +83,7 @@ impl<'a> Variables<'a> {
 
     /// Returns the content of the file at `path`.
     pub(crate) fn file(&mut self, path: &str) -> Result<String, VariableError> {
-        let read = self.files.read(self.directory.join(path));
+        let read = self.files.read_file(self.directory.join(path));
         read.map_err(VariableError::File)
     }
 }

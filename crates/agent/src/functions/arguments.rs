@@ -36,7 +36,7 @@ mod tests {
 
     use super::*;
 
-    fn read(text: &str) -> Result<Value, String> {
+    fn parse_arguments(text: &str) -> Result<Value, String> {
         let schema = InputSchema::open(&json!({
             "type": "object",
             "properties": {
@@ -55,11 +55,14 @@ mod tests {
     #[test]
     fn what_fits_is_coerced_with_defaults_filled_in() {
         assert_eq!(
-            read(r#" {"city": "Hue", "days": "5"} "#),
+            parse_arguments(r#" {"city": "Hue", "days": "5"} "#),
             Ok(json!({ "city": "Hue", "days": 5 }))
         );
         let text_in_text = json!(r#"{"city": "Hue"}"#).to_string();
-        assert_eq!(read(&text_in_text), Ok(json!({ "city": "Hue", "days": 3 })));
+        assert_eq!(
+            parse_arguments(&text_in_text),
+            Ok(json!({ "city": "Hue", "days": 3 }))
+        );
     }
 
     #[test]
@@ -70,7 +73,7 @@ mod tests {
             r#"{city: "Hue", "wind": true}"#,
         ] {
             let expected = json!({ "city": "Hue", "wind": true, "days": 3 });
-            assert_eq!(read(text), Ok(expected), "{text}");
+            assert_eq!(parse_arguments(text), Ok(expected), "{text}");
         }
     }
 
@@ -85,18 +88,18 @@ mod tests {
             "null",
         ] {
             assert_eq!(
-                read(text),
+                parse_arguments(text),
                 Err("Invalid arguments: send a single JSON object".to_owned()),
                 "{text}"
             );
         }
         for text in ["", "{}"] {
             assert_eq!(
-                read(text),
+                parse_arguments(text),
                 Err("Invalid arguments: `city` is required".to_owned())
             );
         }
-        let twice = read(r#"{"city": "Hue", "city": "Da Nang"}"#).unwrap_err();
+        let twice = parse_arguments(r#"{"city": "Hue", "city": "Da Nang"}"#).unwrap_err();
         assert!(twice.contains("occurs twice"), "{twice}");
     }
 }

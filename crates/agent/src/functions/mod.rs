@@ -28,7 +28,7 @@ pub(crate) use result::result_text;
 /// Returns the tools that can be offered to a model, in the order of the list. A tool that providers would reject is left out,
 /// because they would reject the whole request because of it.
 pub(crate) fn offerable(tools: &[ListedTool]) -> Vec<GatewayTool> {
-    let mut names = FunctionNames::of(tools.iter().map(|tool| tool.name.as_str()));
+    let mut names = FunctionNames::from_tool_names(tools.iter().map(|tool| tool.name.as_str()));
     let mut seen = HashSet::new();
     let mut offered = Vec::new();
     for tool in tools.iter().filter(|tool| !is_for_apps_only(tool)) {

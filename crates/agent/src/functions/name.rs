@@ -19,7 +19,7 @@ pub(super) struct FunctionNames {
 }
 
 impl FunctionNames {
-    pub(super) fn of<'t>(tools: impl Iterator<Item = &'t str> + Clone) -> Self {
+    pub(super) fn from_tool_names<'t>(tools: impl Iterator<Item = &'t str> + Clone) -> Self {
         let mut names = Self::default();
         // Valid names are assigned first, so that they stay unchanged.
         for name in tools.clone().filter(|name| is_legal(name)) {
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     fn names(tools: &[&str]) -> Vec<String> {
-        let mut names = FunctionNames::of(tools.iter().copied());
+        let mut names = FunctionNames::from_tool_names(tools.iter().copied());
         tools.iter().map(|tool| names.name(tool)).collect()
     }
 

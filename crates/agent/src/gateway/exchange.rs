@@ -86,7 +86,7 @@ pub(super) async fn read_response(
                 GatewayError::Refused(Box::new(RpcFault {
                     code,
                     message: message.chars().take(MAX_MESSAGE).collect(),
-                    data: FaultData::read(data, retry_after),
+                    data: FaultData::from_value(data, retry_after),
                     is_rate_limit: status == StatusCode::TOO_MANY_REQUESTS,
                 }))
             },

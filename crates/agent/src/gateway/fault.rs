@@ -86,7 +86,7 @@ pub(crate) struct FaultData {
 
 impl FaultData {
     /// Parses the data of an error. Data of an unexpected form is ignored.
-    pub(super) fn read(data: Value, retry_after: Option<u64>) -> Self {
+    pub(super) fn from_value(data: Value, retry_after: Option<u64>) -> Self {
         let data: Self = serde_json::from_value(data).unwrap_or_default();
         Self {
             retry_after_seconds: data.retry_after_seconds.or(retry_after),

@@ -49,7 +49,11 @@ pub(crate) async fn refusal(
         }
     };
     Some(Refusal {
-        text: guardrail.refusals.of(language).cloned().unwrap_or_default(),
+        text: guardrail
+            .refusals
+            .for_language(language)
+            .cloned()
+            .unwrap_or_default(),
         because_it_failed,
     })
 }
@@ -86,7 +90,10 @@ impl Guardrail {
             .client
             .as_ref()
             .map_err(|_| VerdictError::NotConfigured)?;
-        let question = self.questions.of(language).ok_or(VerdictError::Question)?;
+        let question = self
+            .questions
+            .for_language(language)
+            .ok_or(VerdictError::Question)?;
         let values = std::collections::BTreeMap::from([("message", message)]);
         let question = question
             .render(&values)

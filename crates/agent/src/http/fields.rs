@@ -41,12 +41,12 @@ impl JsonFields {
     }
 
     /// Removes and returns a field. A field with the value `null` counts as absent.
-    pub(super) fn take(&mut self, name: &str) -> Option<Value> {
+    pub(super) fn take_field(&mut self, name: &str) -> Option<Value> {
         self.0.remove(name).filter(|value| !value.is_null())
     }
 
     pub(super) fn text(&mut self, name: &'static str) -> Result<Option<String>, Problem> {
-        match self.take(name) {
+        match self.take_field(name) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
             Some(_) => Err(Problem::field(name, format!("`{name}` is not a string."))),
@@ -54,7 +54,7 @@ impl JsonFields {
     }
 
     pub(super) fn flag(&mut self, name: &'static str) -> Result<bool, Problem> {
-        match self.take(name) {
+        match self.take_field(name) {
             None => Ok(false),
             Some(Value::Bool(flag)) => Ok(flag),
             Some(_) => Err(Problem::field(

@@ -52,7 +52,7 @@ impl Problem {
     }
 
     pub(super) fn unknown_model(message: &str) -> Self {
-        Self::of(ErrorKind::UnknownModel, message)
+        Self::from_error_kind(ErrorKind::UnknownModel, message)
     }
 
     pub(super) fn method_not_allowed(allowed: &'static str) -> Self {
@@ -73,12 +73,12 @@ impl Problem {
             _ => None,
         });
         match failure.last() {
-            Some((kind, message)) => Self::of(kind, message),
-            None => Self::of(ErrorKind::ModelFailed, "the answer was incomplete"),
+            Some((kind, message)) => Self::from_error_kind(kind, message),
+            None => Self::from_error_kind(ErrorKind::ModelFailed, "the answer was incomplete"),
         }
     }
 
-    fn of(kind: ErrorKind, message: &str) -> Self {
+    fn from_error_kind(kind: ErrorKind, message: &str) -> Self {
         let (status, code) = response_to(kind);
         let problem = Self::new(status, code, message);
         match kind {

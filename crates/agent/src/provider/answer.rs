@@ -44,7 +44,7 @@ impl AnswerAssembly {
 
     pub(super) fn text(&mut self, text: &str) -> Result<(), ModelError> {
         if !text.is_empty() {
-            self.take(text.len())?;
+            self.reserve_bytes(text.len())?;
             self.events.push_back(ModelEvent::Text(text.to_owned()));
         }
         Ok(())
@@ -52,7 +52,7 @@ impl AnswerAssembly {
 
     pub(super) fn reasoning(&mut self, text: &str) -> Result<(), ModelError> {
         if !text.is_empty() {
-            self.take(text.len())?;
+            self.reserve_bytes(text.len())?;
             self.events
                 .push_back(ModelEvent::Reasoning(text.to_owned()));
         }
@@ -67,7 +67,7 @@ impl AnswerAssembly {
             None => 0,
         };
         let texts = piece.id.map_or(0, str::len) + piece.name.map_or(0, str::len);
-        self.take(arguments + texts + CALL_BYTES)?;
+        self.reserve_bytes(arguments + texts + CALL_BYTES)?;
         self.calls.push(piece);
         Ok(())
     }
@@ -92,7 +92,7 @@ impl AnswerAssembly {
         self.is_over = true;
     }
 
-    fn take(&mut self, bytes: usize) -> Result<(), ModelError> {
+    fn reserve_bytes(&mut self, bytes: usize) -> Result<(), ModelError> {
         self.room = self.room.checked_sub(bytes).ok_or(ModelError::TooLarge)?;
         Ok(())
     }

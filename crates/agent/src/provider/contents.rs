@@ -17,7 +17,7 @@ pub(super) struct Contents {
 
 impl Contents {
     /// Adds the messages of `request` to the span and returns the empty content of the answer.
-    pub(super) fn of(request: &ModelRequest, span: &Span) -> Self {
+    pub(super) fn record_request(request: &ModelRequest, span: &Span) -> Self {
         let input: Value = request.messages.iter().map(message).collect();
         contents::release(span, names::GENAI_INPUT_MESSAGES, input.to_string());
         Self::default()

@@ -81,7 +81,7 @@ mod tests {
 
     use super::*;
 
-    fn of(status: u16, body: &Value) -> ModelError {
+    fn model_error(status: u16, body: &Value) -> ModelError {
         of_status(
             StatusCode::from_u16(status).unwrap(),
             &HeaderMap::new(),
@@ -167,7 +167,7 @@ mod tests {
             (302, Value::Null, Refused { status: 302 }),
         ];
         for (status, body, error) in cases {
-            assert_eq!(of(status, &body), error, "{status} {body}");
+            assert_eq!(model_error(status, &body), error, "{status} {body}");
         }
     }
 

@@ -200,7 +200,7 @@ mod tests {
         stream::iter(pieces).boxed()
     }
 
-    async fn read(body: ByteStream) -> (Vec<String>, Option<ModelError>) {
+    async fn read_frames(body: ByteStream) -> (Vec<String>, Option<ModelError>) {
         let mut texts = Vec::new();
         let mut frames = match Frames::open(body).await {
             Ok(frames) => frames,
@@ -218,7 +218,7 @@ mod tests {
     async fn assert_read(bytes: &[u8], expected: &[&str], error: Option<ModelError>) {
         for size in 1..=bytes.len() {
             let pieces: Vec<_> = bytes.chunks(size).collect();
-            let (texts, failed) = read(body(&pieces)).await;
+            let (texts, failed) = read_frames(body(&pieces)).await;
             assert_eq!(texts, expected, "pieces of {size}");
             assert_eq!(failed, error, "pieces of {size}");
         }
@@ -244,7 +244,10 @@ mod tests {
         assert_read(b"{} x", &["{}"], Some(ModelError::Unreadable)).await;
         assert_read(b"<html>", &[], Some(ModelError::Unreadable)).await;
         assert_read(b" \n", &[], Some(ModelError::Cut)).await;
-        assert_eq!(read(body(&[])).await, (vec![], Some(ModelError::Cut)));
+        assert_eq!(
+            read_frames(body(&[])).await,
+            (vec![], Some(ModelError::Cut))
+        );
         assert_read(b"data: \xff\n\n", &[], Some(ModelError::Unreadable)).await;
     }
 

@@ -69,7 +69,7 @@ fn answers() -> Vec<(ProviderKind, Vec<u8>)> {
 }
 
 /// Reads `bytes` as an answer that arrives in pieces which end at `ends`.
-fn read(kind: ProviderKind, bytes: &[u8], ends: &[usize]) -> ReplayedAnswer {
+fn replay_answer(kind: ProviderKind, bytes: &[u8], ends: &[usize]) -> ReplayedAnswer {
     let mut pieces = Vec::new();
     let mut start = 0;
     for &end in ends.iter().chain([&bytes.len()]) {
@@ -94,7 +94,7 @@ fn calls(events: &[ModelEvent]) -> Vec<&FunctionCall> {
 /// Checks that an answer cut off at `at` yields no call and does not end regularly, unless it has the same calls as the complete
 /// answer.
 fn check_cut(kind: ProviderKind, bytes: &[u8], at: usize, whole: &ReplayedAnswer) {
-    let (events, end) = read(kind, &bytes[..at], &[]);
+    let (events, end) = replay_answer(kind, &bytes[..at], &[]);
     if end == Ok(()) {
         assert_eq!(calls(&events), calls(&whole.0), "cut at {at}");
         assert!(matches!(events.last(), Some(ModelEvent::Finished(_))));
@@ -107,7 +107,8 @@ fn check_cut(kind: ProviderKind, bytes: &[u8], at: usize, whole: &ReplayedAnswer
 fn recorded_answers_are_read() {
     for path in cassettes() {
         let name = Path::new(path.file_stem().unwrap()).display().to_string();
-        let (events, end) = read(ProviderKind::OpenAi, &std::fs::read(&path).unwrap(), &[]);
+        let (events, end) =
+            replay_answer(ProviderKind::OpenAi, &std::fs::read(&path).unwrap(), &[]);
         assert_eq!(end, Ok(()), "{name}");
         insta::assert_debug_snapshot!(name, shown(events));
     }
@@ -148,12 +149,16 @@ fn shown(events: Vec<ModelEvent>) -> Vec<impl std::fmt::Debug> {
 #[test]
 fn made_up_answers_are_the_same_byte_by_byte_and_safe_wherever_they_are_cut() {
     for (kind, bytes) in answers().into_iter().take(4) {
-        let whole = read(kind, &bytes, &[]);
+        let whole = replay_answer(kind, &bytes, &[]);
         assert_eq!(whole.1, Ok(()), "{kind:?}");
         let ends: Vec<_> = (1..bytes.len()).collect();
-        assert_eq!(read(kind, &bytes, &ends), whole, "{kind:?}");
+        assert_eq!(replay_answer(kind, &bytes, &ends), whole, "{kind:?}");
         for at in 0..bytes.len() {
-            assert_eq!(read(kind, &bytes, &[at]), whole, "{kind:?} split at {at}");
+            assert_eq!(
+                replay_answer(kind, &bytes, &[at]),
+                whole,
+                "{kind:?} split at {at}"
+            );
             check_cut(kind, &bytes, at, &whole);
         }
     }
@@ -169,7 +174,7 @@ proptest! {
     ) {
         let mut ends: Vec<_> = parts.iter().map(|part| part.index(bytes.len())).collect();
         ends.sort_unstable();
-        prop_assert_eq!(read(kind, &bytes, &ends), read(kind, &bytes, &[]));
+        prop_assert_eq!(replay_answer(kind, &bytes, &ends), replay_answer(kind, &bytes, &[]));
     }
 
     #[test]
@@ -177,7 +182,7 @@ proptest! {
         (kind, bytes) in prop::sample::select(answers()),
         part in any::<prop::sample::Index>(),
     ) {
-        check_cut(kind, &bytes, part.index(bytes.len()), &read(kind, &bytes, &[]));
+        check_cut(kind, &bytes, part.index(bytes.len()), &replay_answer(kind, &bytes, &[]));
     }
 
     #[test]
@@ -190,7 +195,7 @@ proptest! {
             let at = at.index(bytes.len());
             bytes[at] = byte;
         }
-        let (events, end) = read(kind, &bytes, &[]);
+        let (events, end) = replay_answer(kind, &bytes, &[]);
         let finished = matches!(events.last(), Some(ModelEvent::Finished(_)));
         prop_assert_eq!(finished, end.is_ok());
     }

@@ -56,7 +56,7 @@ impl AnswerTelemetry {
 
     /// Enables recording of the request and the answer in the trace.
     pub(super) fn release(&mut self, request: &ModelRequest) {
-        self.contents = Some(Contents::of(request, &self.span));
+        self.contents = Some(Contents::record_request(request, &self.span));
     }
 
     pub(super) fn span(&self) -> Span {

@@ -121,7 +121,7 @@ pub(super) struct Reply {
 
 impl Reply {
     /// Creates a reply with a status, headers and a body.
-    pub(super) fn of(status: &str, headers: &[&str], body: &str) -> Self {
+    pub(super) fn new(status: &str, headers: &[&str], body: &str) -> Self {
         let length = format!("content-length: {}", body.len());
         let head = [&[status, &length, "connection: close"], headers].concat();
         Self {

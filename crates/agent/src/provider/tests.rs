@@ -123,13 +123,13 @@ async fn dropping_the_wait_for_an_answer_ends_the_request() {
 
 #[tokio::test]
 async fn what_may_pass_is_tried_again_until_the_attempts_are_used_up() {
-    let busy = Reply::of("429 Too Many Requests", &["retry-after: 0"], "{}");
-    let loading = Reply::of(
+    let busy = Reply::new("429 Too Many Requests", &["retry-after: 0"], "{}");
+    let loading = Reply::new(
         "503 Service Unavailable",
         &[],
         "{\"error\":{\"message\":\"Loading model\",\"code\":503}}",
     );
-    let failed = Reply::of("500 Internal Server Error", &[], "oh");
+    let failed = Reply::new("500 Internal Server Error", &[], "oh");
     let error = "data: {\"error\":{\"type\":\"overloaded_error\"}}\n\n";
     let hi = Reply::stream(&[HI, STOP, DONE]);
     for first in [
@@ -154,21 +154,21 @@ async fn what_may_pass_is_tried_again_until_the_attempts_are_used_up() {
 
 #[tokio::test]
 async fn what_cannot_pass_is_not_tried_again() {
-    let long = Reply::of("429 Too Many Requests", &["retry-after: 3600"], "{}");
+    let long = Reply::new("429 Too Many Requests", &["retry-after: 3600"], "{}");
     let hour = ModelError::Busy {
         retry_after: Some(Duration::from_secs(3_600)),
     };
-    let key = Reply::of(
+    let key = Reply::new(
         "401 Unauthorized",
         &[],
         "{\"error\":{\"message\":\"bad key canary\"}}",
     );
-    let moved = Reply::of(
+    let moved = Reply::new(
         "307 Temporary Redirect",
         &["location: http://127.0.0.1:1/"],
         "",
     );
-    let page = Reply::of("200 OK", &["content-type: text/html"], "<html></html>");
+    let page = Reply::new("200 OK", &["content-type: text/html"], "<html></html>");
     for (reply, expected) in [
         (long, hour),
         (key, ModelError::Credentials { status: 401 }),
@@ -290,7 +290,7 @@ async fn no_key_is_shown() {
 async fn answers_and_failures_are_counted_without_their_contents() {
     let recorder = PrometheusBuilder::new().build_recorder();
     let _recording = metrics::set_default_local_recorder(&recorder);
-    let refused = Reply::of("400 Bad Request", &[], "{\"error\":\"canary\"}");
+    let refused = Reply::new("400 Bad Request", &[], "{\"error\":\"canary\"}");
     let server = ScriptedProvider::start([
         Reply::stream(&[HI, STOP, USAGE, DONE]),
         refused,

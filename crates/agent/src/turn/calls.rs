@@ -27,7 +27,7 @@ use crate::model::FunctionCall;
 
 use super::context::{WITHHELD, not_run};
 use super::failure::TurnFailure;
-use super::journal::Journal;
+use super::journal::{CallPosition, Journal};
 use super::offered_tools::OfferedTools;
 use super::quoted_calls;
 use super::sink::{EventSink, approval_id};
@@ -185,7 +185,7 @@ pub(super) async fn run_calls(
                     setup,
                     journal,
                     budget.deadline(),
-                    (round, index),
+                    CallPosition { round, index },
                     call,
                     plan,
                 )
@@ -311,7 +311,7 @@ async fn request_approval(
 ) -> Result<(), TurnFailure> {
     let expires_at = sink.now().plus(setup.assistant.approval.expires);
     let approval = Approval {
-        person: Person::of(&setup.caller),
+        person: Person::from_caller(&setup.caller),
         assistant: setup.assistant.name.clone(),
         conversation: journal.conversation().id().to_owned(),
         turn: journal.turn().to_owned(),
@@ -340,14 +340,14 @@ async fn run_call(
     setup: &TurnSetup,
     journal: &Journal,
     deadline: Instant,
-    place: (usize, usize),
+    position: CallPosition,
     call: &FunctionCall,
     plan: &CallPlan<'_>,
 ) -> Result<CallEnd, TurnFailure> {
     let ready = match plan {
         CallPlan::Known(answer) => return Ok(CallEnd::Answered(answer.clone(), true)),
         CallPlan::Refused(refused) => {
-            let key = refusal_key(journal, place, refused);
+            let key = refusal_key(journal, position, refused);
             refused.record(setup, &key, deadline).await;
             return Ok(CallEnd::Answered(failed(refused.text.clone()), false));
         }
@@ -363,7 +363,7 @@ async fn run_call(
     );
     let answered = async {
         tracing::info!("Executing MCP tool");
-        let key = idempotency_key(journal, place, tool, ready);
+        let key = idempotency_key(journal, position, tool, ready);
         let conversation = journal.conversation().id();
         let called = call_tool(setup, ready.tool, &ready.arguments, &key, conversation);
         match timeout_at(deadline, called).await {
@@ -374,7 +374,7 @@ async fn run_call(
     match answered.instrument(span).await {
         Ok(answer) => {
             let arguments = &ready.arguments;
-            let stored = journal.store_answer(place, call, tool, arguments, &answer);
+            let stored = journal.store_answer(position, call, tool, arguments, &answer);
             if stored.await? {
                 Ok(CallEnd::Answered(answer, true))
             } else {
@@ -431,15 +431,15 @@ async fn call_tool(
 /// Returns the idempotency key of a call: the same whenever and wherever this call is made, and different for every other call.
 fn idempotency_key(
     journal: &Journal,
-    (round, index): (usize, usize),
+    position: CallPosition,
     tool: &str,
     ready: &RunnableCall<'_>,
 ) -> String {
     let parts = Value::from(vec![
         Value::from(journal.conversation().id()),
         Value::from(journal.turn()),
-        Value::from(round),
-        Value::from(index),
+        Value::from(position.round),
+        Value::from(position.index),
         Value::from(tool),
         Value::from(ready.terms.to_string()),
     ]);
@@ -447,13 +447,13 @@ fn idempotency_key(
 }
 
 /// Returns the idempotency key of a refusal: the same if the round is processed again.
-fn refusal_key(journal: &Journal, (round, index): (usize, usize), refused: &RefusedCall) -> String {
+fn refusal_key(journal: &Journal, position: CallPosition, refused: &RefusedCall) -> String {
     let parts = Value::from(vec![
         Value::from("refused"),
         Value::from(journal.conversation().id()),
         Value::from(journal.turn()),
-        Value::from(round),
-        Value::from(index),
+        Value::from(position.round),
+        Value::from(position.index),
         Value::from(refused.tool.as_str()),
         Value::from(refused.refusal.as_str()),
     ]);

@@ -33,6 +33,14 @@ use super::failure::TurnFailure;
 /// The reasons with which memory rejects a tool result whose reader has lost the right to call the tool.
 const RIGHTS_ENDED: [&str; 2] = ["denied", "unknown_tool"];
 
+/// The position of a call in its turn.
+#[derive(Clone, Copy)]
+pub(super) struct CallPosition {
+    pub(super) round: usize,
+    /// The index of the call in the round.
+    pub(super) index: usize,
+}
+
 /// The journal of one turn.
 pub(super) struct Journal {
     conversation: Conversation,
@@ -307,13 +315,13 @@ impl Journal {
     /// the right to call the tool.
     pub(super) async fn store_answer(
         &self,
-        place: (usize, usize),
+        position: CallPosition,
         call: &FunctionCall,
         tool: &str,
         arguments: &Map<String, Value>,
         answer: &ToolAnswer,
     ) -> Result<bool, TurnFailure> {
-        let (round, index) = place;
+        let CallPosition { round, index } = position;
         let id = format!("{}/{round}.{index}", self.turn);
         let message = NewMessage {
             tool: Some(AnsweredCall {

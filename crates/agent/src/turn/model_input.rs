@@ -41,9 +41,12 @@ impl ModelInput {
         let language = assistant.language(journal.question());
         let summary = window.summary.as_ref().map(|it| it.content.clone());
         let summary = summary.filter(|text| !text.is_empty());
-        let template = assistant.prompts.of(language).ok_or(TurnFailure::Request(
-            "the assistant has no prompt".to_owned(),
-        ))?;
+        let template = assistant
+            .prompts
+            .for_language(language)
+            .ok_or(TurnFailure::Request(
+                "the assistant has no prompt".to_owned(),
+            ))?;
         let prompt = template
             .render(&PromptFacts {
                 caller: &setup.caller,

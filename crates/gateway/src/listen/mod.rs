@@ -160,7 +160,7 @@ impl Listeners {
     ) -> Result<BoxStream<'static, Bytes>, RpcError> {
         let place = self
             .places
-            .take(caller.subject())
+            .acquire_lease(caller.subject())
             .ok_or_else(RpcError::too_many_streams)?;
         let changes = self.changes.follow();
         let seen = *changes.borrow();
@@ -200,7 +200,7 @@ impl Listeners {
 
     /// Returns a lease for a stream of `subject`, or `None` if the quota is used up.
     pub(crate) fn place(&self, subject: &str) -> Option<Lease> {
-        self.places.take(subject)
+        self.places.acquire_lease(subject)
     }
 
     /// Returns the token that is cancelled when all streams are to end.

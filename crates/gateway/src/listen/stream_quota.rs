@@ -47,7 +47,7 @@ impl StreamQuota {
     }
 
     /// Takes a lease for `subject`. Returns `None` if the quota is used up.
-    pub(crate) fn take(&self, subject: &str) -> Option<Lease> {
+    pub(crate) fn acquire_lease(&self, subject: &str) -> Option<Lease> {
         let mut by_subject = self.taken.by_subject();
         let own = by_subject.get(subject).copied().unwrap_or_default();
         if own >= self.each || by_subject.values().sum::<usize>() >= self.all {
@@ -80,11 +80,13 @@ mod tests {
     #[test]
     fn a_subject_has_so_many_places_and_another_has_its_own() {
         let places = StreamQuota::new(100);
-        let mut own: Vec<_> = (0..EACH).map(|_| places.take("a").unwrap()).collect();
-        assert!(places.take("a").is_none());
-        assert!(places.take("b").is_some());
+        let mut own: Vec<_> = (0..EACH)
+            .map(|_| places.acquire_lease("a").unwrap())
+            .collect();
+        assert!(places.acquire_lease("a").is_none());
+        assert!(places.acquire_lease("b").is_some());
         own.pop();
-        assert!(places.take("a").is_some());
+        assert!(places.acquire_lease("a").is_some());
         drop(own);
         assert!(places.taken.by_subject().is_empty());
     }
@@ -92,10 +94,10 @@ mod tests {
     #[test]
     fn there_are_so_many_places_for_all_together() {
         let places = StreamQuota::new(2);
-        let one = places.take("a").unwrap();
-        let _other = places.take("b").unwrap();
-        assert!(places.take("c").is_none());
+        let one = places.acquire_lease("a").unwrap();
+        let _other = places.acquire_lease("b").unwrap();
+        assert!(places.acquire_lease("c").is_none());
         drop(one);
-        assert!(places.take("c").is_some());
+        assert!(places.acquire_lease("c").is_some());
     }
 }

@@ -195,7 +195,7 @@ impl SessionStreams {
     }
 
     /// Returns the events of a stream after `position`, or `None` if the session has no such stream.
-    pub(crate) async fn read(
+    pub(crate) async fn read_events(
         &self,
         stream: StreamId,
         position: i64,

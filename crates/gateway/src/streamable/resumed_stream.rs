@@ -36,7 +36,7 @@ pub(super) async fn resume(
     id: StreamId,
     after: i64,
 ) -> Result<McpResponse, RpcError> {
-    let is_there = streams.read(id, after).await;
+    let is_there = streams.read_events(id, after).await;
     let is_there = is_there.map_err(|_| RpcError::store_unavailable())?;
     is_there.ok_or_else(RpcError::unknown_event)?;
     let replay_grant = streams.replay_grant(id).await;
@@ -95,7 +95,7 @@ impl ResumedStream {
             return Some(self.keep_alive());
         }
         loop {
-            match self.streams.read(self.id, self.after).await {
+            match self.streams.read_events(self.id, self.after).await {
                 Ok(Some(page)) if !page.events.is_empty() && !self.may_still_replay().await => {
                     return None;
                 }

@@ -38,7 +38,8 @@ async fn request(
     world: &World,
     version: &str,
     capabilities: &Value,
-    (method, mut params): (&str, Value),
+    method: &str,
+    mut params: Value,
 ) -> RequestBuilder {
     let is_modern = version == MODERN;
     if is_modern {
@@ -62,7 +63,7 @@ async fn request(
 }
 
 async fn listed(world: &World, version: &str, capabilities: &Value) -> Vec<String> {
-    let list = request(world, version, capabilities, ("tools/list", json!({}))).await;
+    let list = request(world, version, capabilities, "tools/list", json!({})).await;
     let list = Reply::to(list).await.at("/result/tools");
     let tools = list.as_array().into_iter().flatten();
     tools
@@ -71,8 +72,8 @@ async fn listed(world: &World, version: &str, capabilities: &Value) -> Vec<Strin
 }
 
 async fn called(world: &World, version: &str, capabilities: &Value) -> Reply {
-    let call = ("tools/call", json!({ "name": "reads_elsewhere" }));
-    Reply::to(request(world, version, capabilities, call).await).await
+    let params = json!({ "name": "reads_elsewhere" });
+    Reply::to(request(world, version, capabilities, "tools/call", params).await).await
 }
 
 #[tokio::test]

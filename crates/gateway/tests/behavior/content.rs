@@ -85,7 +85,7 @@ fn named(request: RequestBuilder, version: &str, name: &str) -> RequestBuilder {
     }
 }
 
-async fn read(world: &World, version: &str, uri: &str) -> Reply {
+async fn read_resource(world: &World, version: &str, uri: &str) -> Reply {
     let request = ask(world, version, "resources/read", &json!({ "uri": uri }));
     Reply::to(named(request, version, uri)).await
 }
@@ -218,7 +218,7 @@ async fn a_long_list_has_pages_and_conversations_come_last() {
         names(&Reply::to(templates).await, "resourceTemplates").len(),
         2
     );
-    let conversation = read(&world, MODERN, "memory://conversation/one").await;
+    let conversation = read_resource(&world, MODERN, "memory://conversation/one").await;
     assert_eq!(conversation.code(), 0, "{conversation:?}");
     for cursor in [json!("?"), json!(""), json!(7), json!("eyJhIjoxfQ")] {
         for list in ["resources/list", "prompts/list", "resources/templates/list"] {
@@ -239,7 +239,7 @@ async fn a_resource_is_given_as_its_source_knows_it() {
             .lock()
             .unwrap()
             .push_back(Ok(content_response(given)));
-        let reply = read(&world, version, "guide://door/001").await;
+        let reply = read_resource(&world, version, "guide://door/001").await;
         assert!(reply.text.contains(r#""n":1.10"#), "{reply:?}");
         assert_eq!(
             reply.at("/result/cacheScope") == "private",
@@ -273,7 +273,7 @@ async fn a_resource_is_given_as_its_source_knows_it() {
         assert_eq!(outcome.fields_redacted, 3);
         assert_eq!(outcome.result_digest, Some(Digest::of(given.as_bytes())));
     }
-    read(&world, MODERN, "guide://room/7").await;
+    read_resource(&world, MODERN, "guide://room/7").await;
     let got = world.tool_runner.got.all().pop().unwrap();
     assert_eq!(got.decided_json, r#"{"uri":"guide://room/7"}"#);
 }
@@ -315,7 +315,7 @@ async fn what_a_caller_may_not_have_is_answered_like_what_there_is_not() {
             ("guide://door/001", Status::Denied),
             ("guide://nothing", Status::UnknownTool),
         ] {
-            let reply = read(&world, version, uri).await;
+            let reply = read_resource(&world, version, uri).await;
             let outcome = world.audit.outcomes.all().pop().unwrap();
             assert_eq!(outcome.status, status);
             let data = reply.at("/error/data");
@@ -424,7 +424,12 @@ async fn a_json_rpc_error_of_a_source_is_one_for_the_client_too() {
 #[tokio::test]
 async fn a_permit_of_an_earlier_definition_is_asked_for_anew() {
     let world = world().await;
-    assert_eq!(read(&world, MODERN, "guide://door/000").await.code(), 0);
+    assert_eq!(
+        read_resource(&world, MODERN, "guide://door/000")
+            .await
+            .code(),
+        0
+    );
     assert_eq!(world.policy.asked.count(), 1);
     world
         .tool_runner
@@ -432,7 +437,12 @@ async fn a_permit_of_an_earlier_definition_is_asked_for_anew() {
         .lock()
         .unwrap()
         .push_back(Err(ErrorReason::PermitRefused));
-    assert_eq!(read(&world, MODERN, "guide://door/000").await.code(), 0);
+    assert_eq!(
+        read_resource(&world, MODERN, "guide://door/000")
+            .await
+            .code(),
+        0
+    );
     assert_eq!(world.policy.asked.count(), 2);
 }
 
@@ -442,7 +452,7 @@ async fn without_a_durable_record_nothing_is_given() {
     world
         .audit
         .next([AppendBehavior::Fail, AppendBehavior::Fail]);
-    let reply = read(&world, MODERN, "guide://door/000").await;
+    let reply = read_resource(&world, MODERN, "guide://door/000").await;
     assert_eq!(reply.at("/error/data/reason"), "not_durable", "{reply:?}");
     assert!(!reply.text.contains("secret"));
 }
@@ -503,7 +513,7 @@ async fn a_prompt_or_resource_needs_the_scopes_of_its_source() {
 #[tokio::test]
 async fn only_a_source_that_exchanges_it_gets_the_callers_token() {
     let world = world().await;
-    read(&world, MODERN, "guide://door/001").await;
+    read_resource(&world, MODERN, "guide://door/001").await;
     get(&world, LEGACY, "greet", json!({})).await;
     let got = world.tool_runner.got.reaches(2).await;
     assert!(got.iter().all(|got| got.caller_token.is_empty()));
@@ -517,7 +527,7 @@ async fn only_a_source_that_exchanges_it_gets_the_callers_token() {
         got.caller_token == world.token
     })
     .await;
-    read(&world, MODERN, "guide://door/001").await;
+    read_resource(&world, MODERN, "guide://door/001").await;
     let got = world.tool_runner.got.all().pop().unwrap();
     assert_eq!(got.caller_token, world.token);
 }

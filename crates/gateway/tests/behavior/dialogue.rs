@@ -321,7 +321,7 @@ async fn hanging_up_in_the_middle_of_a_stream_cancels_for_modern_clients_alone()
 async fn on_a_stream_of_the_first_version_progress_comes_without_words() {
     let world = World::start().await;
     for (version, words) in [("2024-11-05", json!(null)), (OLDEST, json!("half"))] {
-        let mut client = Client::of(&world, version).await;
+        let mut client = Client::connect(&world, version).await;
         let _tool = tells(&world, [progress(1.0, 2.0, "half"), done()]);
         let params = json!({ "name": "reads", "_meta": { "progressToken": 5 } });
         client

@@ -15,7 +15,7 @@ const EVERY: [&str; 5] = [FIRST, OLDEST, "2025-06-18", LEGACY, MODERN];
 /// Returns the result of a request by a client of `version`.
 async fn asked(world: &World, version: &str, method: &str, params: Value) -> Value {
     if version == FIRST {
-        let mut client = Client::of(world, FIRST).await;
+        let mut client = Client::connect(world, FIRST).await;
         return client.ask(world, method, &params).await["result"].take();
     }
     let name = params["name"].as_str().map(str::to_owned);

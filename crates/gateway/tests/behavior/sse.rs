@@ -18,7 +18,7 @@ pub(crate) struct Client {
 
 impl Client {
     /// Opens a stream, and negotiates `version`.
-    pub(crate) async fn of(world: &World, version: &str) -> Self {
+    pub(crate) async fn connect(world: &World, version: &str) -> Self {
         Self::able(world, version, json!({})).await
     }
 
@@ -84,7 +84,7 @@ fn ping() -> Value {
 #[tokio::test]
 async fn the_first_version_is_spoken_over_a_stream_and_an_address() {
     let world = World::start().await;
-    let mut client = Client::of(&world, "2024-11-05").await;
+    let mut client = Client::connect(&world, "2024-11-05").await;
     let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
     client.say(&world, &ready).await;
     let pong = client.ask(&world, "ping", &json!({})).await;
@@ -132,7 +132,7 @@ async fn a_later_version_with_a_handshake_is_spoken_there_too() {
 #[tokio::test]
 async fn changes_and_answers_share_the_stream() {
     let world = World::start().await;
-    let mut client = Client::of(&world, "2024-11-05").await;
+    let mut client = Client::connect(&world, "2024-11-05").await;
     world
         .tool_runner
         .configure(vec![listed_tool("new", &definition())]);
@@ -145,13 +145,13 @@ async fn changes_and_answers_share_the_stream() {
 #[tokio::test]
 async fn a_cancelled_call_is_ended_recorded_and_not_answered() {
     let world = World::start().await;
-    let mut client = Client::of(&world, "2024-11-05").await;
+    let mut client = Client::connect(&world, "2024-11-05").await;
     world.tool_runner.next([RunBehavior::Hang]);
     let call = request(3, "tools/call", &json!({ "name": "writes" }));
     client.say(&world, &call).await;
     world.tool_runner.asked.reaches(1).await;
     // Another session of the same caller has no call with this id.
-    let other = Client::of(&world, "2024-11-05").await;
+    let other = Client::connect(&world, "2024-11-05").await;
     let cancel = json!({
         "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 3 },
     });
@@ -166,7 +166,7 @@ async fn a_cancelled_call_is_ended_recorded_and_not_answered() {
 #[tokio::test]
 async fn a_call_whose_stream_is_lost_goes_on_and_is_recorded() {
     let world = World::start().await;
-    let client = Client::of(&world, "2024-11-05").await;
+    let client = Client::connect(&world, "2024-11-05").await;
     let (release, held) = oneshot::channel();
     world.tool_runner.next([RunBehavior::Hold(held)]);
     let call = request(3, "tools/call", &json!({ "name": "reads" }));
@@ -188,7 +188,7 @@ async fn a_call_whose_stream_is_lost_goes_on_and_is_recorded() {
 #[tokio::test]
 async fn a_session_is_its_callers_alone() {
     let world = World::start().await;
-    let client = Client::of(&world, "2024-11-05").await;
+    let client = Client::connect(&world, "2024-11-05").await;
     let other = world.issuer.token("dr.other", &["Doctor"]);
     let reply = Reply::to(client.post_as(&world, &other, &ping())).await;
     assert_eq!(reply.status, 404);
@@ -239,7 +239,7 @@ async fn each_path_has_its_method() {
 #[tokio::test]
 async fn what_nobody_can_read_is_refused_at_once_and_what_has_an_id_on_the_stream() {
     let world = World::start().await;
-    let mut client = Client::of(&world, "2024-11-05").await;
+    let mut client = Client::connect(&world, "2024-11-05").await;
     for bad in ["{", r#"{"a":1,"a":2}"#] {
         let request = world.http.post(world.url(&client.endpoint));
         let request = request.header("content-type", "application/json");
@@ -256,7 +256,7 @@ async fn what_nobody_can_read_is_refused_at_once_and_what_has_an_id_on_the_strea
 #[tokio::test]
 async fn a_gateway_that_stops_answers_what_is_under_way_and_then_ends_the_stream() {
     let world = World::start().await;
-    let mut client = Client::of(&world, "2024-11-05").await;
+    let mut client = Client::connect(&world, "2024-11-05").await;
     let (release, held) = oneshot::channel();
     world.tool_runner.next([RunBehavior::Hold(held)]);
     let call = request(3, "tools/call", &json!({ "name": "reads" }));
@@ -292,7 +292,7 @@ async fn streams_take_their_places_among_all_others() {
 async fn a_message_at_another_replica_is_handed_to_the_one_with_the_stream() {
     let world = World::start().await;
     let twin = world.twin().await;
-    let mut client = Client::of(&world, "2024-11-05").await;
+    let mut client = Client::connect(&world, "2024-11-05").await;
     // The client posts its messages to the twin, with the token that it has for the first gateway.
     let post = |message: &Value| client.post_as(&twin, &world.token, message);
     let reply = Reply::to(post(&request(5, "tools/call", &json!({ "name": "reads" })))).await;
@@ -331,7 +331,7 @@ async fn a_message_at_another_replica_is_handed_to_the_one_with_the_stream() {
 async fn without_an_advertised_address_a_strange_stream_is_unknown_and_the_setting_named() {
     let world = World::start_with(json!({ "advertise": null })).await;
     let twin = world.twin().await;
-    let client = Client::of(&world, "2024-11-05").await;
+    let client = Client::connect(&world, "2024-11-05").await;
     let reply = Reply::to(client.post_as(&twin, &world.token, &ping())).await;
     assert_eq!(reply.status, 404);
     assert!(reply.text.contains("gateway.advertise"), "{}", reply.text);

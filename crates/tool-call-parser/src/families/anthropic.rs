@@ -10,10 +10,10 @@ use super::invoke::{self, Tags};
 pub(in super::super) static FORM: Form = Form {
     starts: "<",
     place: StartPosition::Anywhere,
-    read,
+    read: read_calls,
 };
 
-fn read(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
+fn read_calls(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     const TAGS: Tags = Tags {
         around: &["<function_calls>"],
         invoke: "<invoke",
@@ -21,5 +21,5 @@ fn read(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
         parameter_end: "</parameter>",
         invoke_end: "</invoke>",
     };
-    invoke::read(cursor, reading, &TAGS)
+    invoke::read_calls(cursor, reading, &TAGS)
 }

@@ -22,10 +22,10 @@ pub(in super::super) static FORM: Form = Form {
 pub(in super::super) static ACTION: Form = Form {
     starts: "A",
     place: StartPosition::Word,
-    read,
+    read: read_calls,
 };
 
-fn read(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
+fn read_calls(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     cursor.literal("Action:")?;
     cursor.blanks();
     let fenced = maybe_fenced(cursor)?;

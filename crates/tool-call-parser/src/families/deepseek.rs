@@ -19,7 +19,7 @@ use super::invoke::{self, Tags};
 pub(in super::super) static FORM: Form = Form {
     starts: "<",
     place: StartPosition::Anywhere,
-    read,
+    read: read_calls,
 };
 
 pub(in super::super) static DSML: Form = Form {
@@ -28,7 +28,7 @@ pub(in super::super) static DSML: Form = Form {
     read: read_dsml,
 };
 
-fn read(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
+fn read_calls(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     let mut word = token(cursor)?;
     if matches!(word.as_str(), "tool_calls_begin" | "tool_calls") {
         cursor.blanks();
@@ -77,5 +77,5 @@ fn read_dsml(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCall
         parameter_end: "</｜DSML｜parameter>",
         invoke_end: "</｜DSML｜invoke>",
     };
-    invoke::read(cursor, reading, &TAGS)
+    invoke::read_calls(cursor, reading, &TAGS)
 }

@@ -8,10 +8,10 @@ use super::super::reading::{Form, FormReader, FoundCalls, StartPosition, fence};
 pub(in super::super) static FORM: Form = Form {
     starts: "`",
     place: StartPosition::Line,
-    read,
+    read: read_calls,
 };
 
-fn read(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
+fn read_calls(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     if reading.quoted {
         return Err(ParseStop::No);
     }

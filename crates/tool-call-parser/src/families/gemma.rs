@@ -19,7 +19,7 @@ pub(in super::super) static TOOL_CODE: Form = Form {
 pub(in super::super) static FORM: Form = Form {
     starts: "<",
     place: StartPosition::Anywhere,
-    read,
+    read: read_calls,
 };
 
 const QUOTES: [(&str, &str); 2] = [("<escape>", "<escape>"), ("<|\"|>", "<|\"|>")];
@@ -40,7 +40,7 @@ fn read_tool_code(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<Foun
     pythonic::lines(cursor, reading, CallCertainty::Common, "```")
 }
 
-fn read(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
+fn read_calls(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     cursor.any_of(&["<start_function_call>", "<|tool_call>"])?;
     cursor.blanks();
     cursor.literal("call:")?;

@@ -9,7 +9,7 @@ use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, StartPo
 pub(in super::super) static FORM: Form = Form {
     starts: "<",
     place: StartPosition::Anywhere,
-    read,
+    read: read_calls,
 };
 
 pub(in super::super) static BARE: Form = Form {
@@ -18,7 +18,7 @@ pub(in super::super) static BARE: Form = Form {
     read: read_bare,
 };
 
-fn read(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
+fn read_calls(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     if cursor.peek()? != '<' {
         return Err(ParseStop::No);
     }

@@ -11,7 +11,7 @@ use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, StartPo
 pub(in super::super) static FORM: Form = Form {
     starts: "<",
     place: StartPosition::Anywhere,
-    read,
+    read: read_calls,
 };
 
 /// Tags that can also enclose other content.
@@ -21,7 +21,7 @@ pub(in super::super) static COMMON_TAGS: Form = Form {
     read: read_common,
 };
 
-fn read(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
+fn read_calls(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     cursor.any_of(&["<tool_call>", "<function_call>", "<toolcall>"])?;
     reading.json(cursor)
 }

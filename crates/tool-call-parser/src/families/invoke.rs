@@ -16,7 +16,7 @@ pub(super) struct Tags {
     pub(super) invoke_end: &'static str,
 }
 
-pub(super) fn read(
+pub(super) fn read_calls(
     cursor: &mut Cursor,
     reading: &FormReader,
     tags: &Tags,

@@ -9,10 +9,10 @@ use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, StartPo
 pub(in super::super) static FORM: Form = Form {
     starts: "<",
     place: StartPosition::Anywhere,
-    read,
+    read: read_calls,
 };
 
-fn read(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
+fn read_calls(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     for section in [
         "<|tool_calls_section_begin|>",
         "<|tool_call_section_begin|>",

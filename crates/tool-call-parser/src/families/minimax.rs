@@ -28,7 +28,7 @@ fn read_m2(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls>
         parameter_end: "</parameter>",
         invoke_end: "</invoke>",
     };
-    invoke::read(cursor, reading, &TAGS)
+    invoke::read_calls(cursor, reading, &TAGS)
 }
 
 fn read_m1(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {

@@ -11,10 +11,10 @@ use super::super::reading::{
 pub(in super::super) static FORM: Form = Form {
     starts: "A",
     place: StartPosition::Word,
-    read,
+    read: read_calls,
 };
 
-fn read(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
+fn read_calls(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     let around = |c: char| c.is_whitespace() || matches!(c, '`' | '"' | '\'' | '[' | ']' | '*');
     cursor.literal("Action:")?;
     cursor.skip(around);

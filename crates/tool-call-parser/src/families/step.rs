@@ -9,10 +9,10 @@ use super::invoke::{self, Tags};
 pub(in super::super) static FORM: Form = Form {
     starts: "<",
     place: StartPosition::Anywhere,
-    read,
+    read: read_calls,
 };
 
-fn read(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
+fn read_calls(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     const TAGS: Tags = Tags {
         around: &[],
         invoke: "<steptml:invoke",
@@ -30,5 +30,5 @@ fn read(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
             cursor.blanks();
         }
     }
-    invoke::read(cursor, reading, &TAGS)
+    invoke::read_calls(cursor, reading, &TAGS)
 }

@@ -11,10 +11,10 @@ use super::super::reading::{
 pub(in super::super) static FORM: Form = Form {
     starts: "Tt*",
     place: StartPosition::Word,
-    read,
+    read: read_calls,
 };
 
-fn read(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
+fn read_calls(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     let as_asked = keyword(cursor, "TOOL")?;
     decoration(cursor);
     let name = cursor.name()?.trim_end_matches(['.', ':', '/']);

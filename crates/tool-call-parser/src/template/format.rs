@@ -80,7 +80,7 @@ impl CallFormat {
     }
 
     /// Parses a call.
-    pub(crate) fn read(
+    pub(crate) fn parse_call(
         &self,
         cursor: &mut Cursor,
         reading: &FormReader,

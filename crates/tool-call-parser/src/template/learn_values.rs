@@ -70,7 +70,7 @@ fn value_end(one: &str) -> Option<usize> {
 
 /// Returns the pattern of text around the first key.
 fn keyed(rendered: &str) -> Pattern {
-    Pattern::of(
+    Pattern::from_rendered(
         rendered,
         &[
             (IDS[0], PatternPart::Id),

@@ -32,7 +32,7 @@ pub(super) struct Pattern(Vec<PatternPart>);
 
 impl Pattern {
     /// Creates the pattern of rendered text, in which each text of `slots` stands for its part.
-    pub(super) fn of(rendered: &str, slots: &[(&str, PatternPart)]) -> Self {
+    pub(super) fn from_rendered(rendered: &str, slots: &[(&str, PatternPart)]) -> Self {
         let mut pattern = Self::default();
         let mut rest = rendered;
         while !rest.is_empty() {

@@ -170,7 +170,7 @@ impl<'a> Prober<'a> {
 
 /// Returns the pattern of rendered text around names, ids and numbers.
 pub(super) fn pattern(rendered: &str) -> Pattern {
-    Pattern::of(
+    Pattern::from_rendered(
         rendered,
         &[
             (IDS[0], PatternPart::Id),

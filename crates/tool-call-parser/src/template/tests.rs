@@ -89,7 +89,7 @@ fn in_pieces(text: &str, bytes: usize) -> Vec<&str> {
 }
 
 /// Parses a text.
-fn read(format: &Arc<CallFormat>, text: &str, calls: &[Value]) -> (Calls, String) {
+fn read_text(format: &Arc<CallFormat>, text: &str, calls: &[Value]) -> (Calls, String) {
     read_pieces(format, &[text], calls)
 }
 
@@ -153,7 +153,7 @@ fn round_trips(source: &str) -> Result<(usize, usize, Vec<String>), String> {
             .map(|it| (*it).to_owned())
             .zip(calls.clone())
             .collect();
-        let (found, left) = read(&format, &text, &calls);
+        let (found, left) = read_text(&format, &text, &calls);
         if found == expected {
             right += 1;
         } else {
@@ -223,7 +223,7 @@ fn a_stream_cut_anywhere_gives_the_same_calls_and_half_a_text_none_that_the_whol
     for (name, source) in samples() {
         let (format, texts) = rendered(&source);
         for (text, calls) in texts.iter().filter(|(text, _)| text.len() < 300) {
-            let (whole, left) = read(&format, text, calls);
+            let (whole, left) = read_text(&format, text, calls);
             for bytes in [1, 3, 7] {
                 let pieces = in_pieces(text, bytes);
                 assert_eq!(
@@ -234,7 +234,7 @@ fn a_stream_cut_anywhere_gives_the_same_calls_and_half_a_text_none_that_the_whol
             }
             let ends = (0..text.len()).filter(|end| text.is_char_boundary(*end));
             for end in ends.step_by(3) {
-                let (truncated, _) = read(&format, &text[..end], calls);
+                let (truncated, _) = read_text(&format, &text[..end], calls);
                 assert!(whole.starts_with(&truncated), "{name}: {:?}", &text[..end]);
             }
         }
@@ -247,7 +247,7 @@ fn words_around_calls_stay_words() {
         let (format, texts) = rendered(&source);
         let (text, calls) = &texts[1];
         let text = format!("I look it up.\n{}", text.trim_start());
-        let (found, left) = read(&format, &text, calls);
+        let (found, left) = read_text(&format, &text, calls);
         assert_eq!(found.len(), 1, "{name}: {text:?}");
         assert!(left.starts_with("I look it up."), "{name}: {left:?}");
         // Text that only mentions such notations contains no calls.
@@ -255,7 +255,7 @@ fn words_around_calls_stay_words() {
             "2 < 3, [1], {x}, f(a=1) and `<tool_call>` too.",
             "Hello\n\nget_weather is a tool.\n",
         ] {
-            let (found, left) = read(&format, text, calls);
+            let (found, left) = read_text(&format, text, calls);
             assert_eq!((found.len(), left.as_str()), (0, text), "{name}");
         }
     }

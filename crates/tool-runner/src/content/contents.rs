@@ -91,8 +91,8 @@ impl Contents {
                 | [_, OfferedSelection::All | OfferedSelection::Named(_)] =
                     [&settings.prompts, &settings.resources]
             {
-                let server = open.server(&source.name)?;
-                let of = UpstreamOffers::new(&source.name, settings, server, limit);
+                let (upstream, guard) = open.server(&source.name)?;
+                let of = UpstreamOffers::new(&source.name, settings, upstream, guard, limit);
                 contents.add_upstream(of, settings, toolsets, following);
             }
         }

@@ -60,7 +60,7 @@ pub(super) struct ImportedSource {
 impl ImportedSource {
     /// Returns the sources whose tools are imported, sorted by name. If the file does not say whether to import a
     /// server's tools, a server with individually configured tools is left out.
-    pub(super) fn of(catalogue: &Catalogue) -> Vec<Self> {
+    pub(super) fn from_catalogue(catalogue: &Catalogue) -> Vec<Self> {
         let mut importing = Vec::new();
         for source in catalogue.sources() {
             let SourceKind::Mcp(settings) = &source.kind else {

@@ -112,7 +112,7 @@ impl Importer {
             text => Pins::parse(&self.lock, text).map_err(|fault| Error::Catalogue(vec![fault]))?,
         };
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let importing = ImportedSource::of(catalogue);
+        let importing = ImportedSource::from_catalogue(catalogue);
         let judge = |pins: &Pins| {
             let list = |source: &str| self.roster.list(source);
             importing::judge(&importing, catalogue, pins, list)

@@ -67,7 +67,7 @@ pub enum NotApproved {
 
 impl Review {
     /// Loads the catalogue at `path` and its lock file, and requests the tools of each upstream.
-    pub async fn of(
+    pub async fn load(
         path: &Path,
         variables: &BTreeMap<String, String>,
         ambient: &Ambient,
@@ -75,7 +75,7 @@ impl Review {
         let catalogue = Catalogue::load(path, variables).map_err(Error::Catalogue)?;
         let lock = lock_path(path);
         let pins = Pins::load(&lock).map_err(|fault| Error::Catalogue(vec![fault]))?;
-        let importing = ImportedSource::of(&catalogue);
+        let importing = ImportedSource::from_catalogue(&catalogue);
         let answers = ask(&catalogue, &importing, ambient).await?;
         let judged = importing::judge(&importing, &catalogue, &pins, |source| {
             answers.get(source)?.as_ref().ok().cloned()

@@ -185,7 +185,7 @@ impl<'a> Elicitation<'a> {
         if let Some(resumption) = &self.interaction.resumption
             && let NextStep::Suspended(key) = &resumption.state.next
         {
-            drop(self.suspended_exchanges.take(key, self.subject()));
+            drop(self.suspended_exchanges.take_exchange(key, self.subject()));
         }
     }
 
@@ -307,7 +307,7 @@ impl<'a> Elicitation<'a> {
             NextStep::Again => Err(ElicitationError::Declined),
             NextStep::Task(_) => Err(ElicitationError::NotWaiting),
             NextStep::Suspended(key) => {
-                let exchange = self.suspended_exchanges.take(key, self.subject());
+                let exchange = self.suspended_exchanges.take_exchange(key, self.subject());
                 Ok(RoundStart::Open {
                     exchange: exchange.ok_or(ElicitationError::NotWaiting)?,
                     responses,

@@ -79,7 +79,11 @@ impl SuspendedExchanges {
     }
 
     /// Removes and returns the exchange of `key` if it belongs to `subject`.
-    pub(super) fn take(&self, key: &SuspensionKey, subject: Digest) -> Option<OpenExchange> {
+    pub(super) fn take_exchange(
+        &self,
+        key: &SuspensionKey,
+        subject: Digest,
+    ) -> Option<OpenExchange> {
         let mut exchanges = self.lock();
         let is_own = |suspended: &&SuspendedExchange| suspended.subject == subject;
         exchanges.get(key).filter(is_own)?;

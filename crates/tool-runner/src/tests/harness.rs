@@ -224,7 +224,7 @@ impl Harness {
             Some(policy.client(Peer::ToolRunner)),
             "tool_runner.links.policy",
         );
-        let runner = start(config, keys, (switchboard, operators), importer, shared).unwrap();
+        let runner = start(config, keys, switchboard, operators, importer, shared).unwrap();
         Self {
             client: ToolRunnerServiceClient::new(ToolRunnerServiceServer::from_arc(Arc::clone(
                 &runner,

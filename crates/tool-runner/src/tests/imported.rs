@@ -110,7 +110,7 @@ impl World {
 }
 
 async fn review(file: &Path) -> Review {
-    Review::of(file, &std::collections::BTreeMap::new(), &Ambient::system())
+    Review::load(file, &std::collections::BTreeMap::new(), &Ambient::system())
         .await
         .unwrap()
 }

@@ -73,7 +73,7 @@ async fn harness() -> (Harness, TestDatabase) {
     (Harness::with(&database, LARGE, |_| ()).await, database)
 }
 
-async fn read(harness: &Harness, handle: &str, query: Value) -> Answer {
+async fn read_more(harness: &Harness, handle: &str, query: Value) -> Answer {
     let mut arguments = query;
     arguments["handle"] = handle.into();
     harness.call("read_more", &arguments.to_string()).await
@@ -106,16 +106,16 @@ async fn a_result_too_large_is_kept_and_its_answer_says_where() {
         "and none that is for the policy only"
     );
     let handle = handle(&answer);
-    let page = read(&harness, &handle, json!({"offset": 1_190, "limit": 50})).await;
+    let page = read_more(&harness, &handle, json!({"offset": 1_190, "limit": 50})).await;
     assert_eq!(page.column("id"), (1_191..=1_200).collect::<Vec<_>>());
     let found = json!({
         "filter": [{"column": "patient", "op": "eq", "value": "NUGWI"}, {"column": "id", "op": "gt", "value": 1000}],
         "order_by": "id", "descending": true, "limit": 2, "columns": ["id"],
     });
-    let found = read(&harness, &handle, found).await.rows();
+    let found = read_more(&harness, &handle, found).await.rows();
     assert_eq!(found, [json!({"id": 1_199}), json!({"id": 1_198})]);
     let figures = json!({"aggregate": "count", "group_by": "patient", "order_by": "patient"});
-    let figures = read(&harness, &handle, figures).await.rows();
+    let figures = read_more(&harness, &handle, figures).await.rows();
     assert_eq!(
         figures,
         [
@@ -124,11 +124,11 @@ async fn a_result_too_large_is_kept_and_its_answer_says_where() {
             json!({"patient": "NUGWI", "count": 515}),
         ]
     );
-    let sum = read(&harness, &handle, json!({"aggregate": "sum", "of": "id"})).await;
+    let sum = read_more(&harness, &handle, json!({"aggregate": "sum", "of": "id"})).await;
     assert_eq!(sum.rows(), [json!({"sum": 720_600})]);
-    let mean = read(&harness, &handle, json!({"aggregate": "avg", "of": "id"})).await;
+    let mean = read_more(&harness, &handle, json!({"aggregate": "avg", "of": "id"})).await;
     assert_eq!(mean.rows(), [json!({"avg": 600.5})]);
-    let faulty = read(
+    let faulty = read_more(
         &harness,
         &handle,
         json!({"aggregate": "median", "of": "id"}),
@@ -191,7 +191,7 @@ async fn a_question_about_a_column_that_is_not_there_or_of_another_type_is_refus
         ),
         (filter("id", "eq", Value::Null), "use the op `is_null`"),
     ] {
-        let refused = read(&harness, &handle, query.clone()).await;
+        let refused = read_more(&harness, &handle, query.clone()).await;
         assert_eq!(refused.facts().error_kind, "invalid_arguments", "{query}");
         assert!(
             refused.text().contains(problem),
@@ -209,7 +209,7 @@ async fn numbers_of_a_kept_result_are_compared_and_summed_up_exactly() {
     let count = async |column: &str, op: &str, value: Value| {
         let query =
             json!({"filter": [{"column": column, "op": op, "value": value}], "aggregate": "count"});
-        read(&harness, &handle, query).await.column("count")[0]
+        read_more(&harness, &handle, query).await.column("count")[0]
     };
     assert_eq!(count("id", "gt", json!(50)).await, 1_150);
     assert_eq!(
@@ -227,7 +227,7 @@ async fn numbers_of_a_kept_result_are_compared_and_summed_up_exactly() {
     assert_eq!(count("missing", "is_null", Value::Null).await, 1_200);
     let figure = async |aggregate: &str, of: &str| {
         let query = json!({"aggregate": aggregate, "of": of});
-        read(&harness, &handle, query).await.rows().remove(0)[aggregate].to_string()
+        read_more(&harness, &handle, query).await.rows().remove(0)[aggregate].to_string()
     };
     assert_eq!(figure("sum", "amount").await, "\"720720.00\"");
     assert_eq!(figure("avg", "amount").await, "\"600.6\"");
@@ -237,7 +237,7 @@ async fn numbers_of_a_kept_result_are_compared_and_summed_up_exactly() {
     assert_eq!(figure("avg", "missing").await, "null");
     let ordered =
         json!({"order_by": "amount", "limit": 3, "columns": ["amount"], "descending": true});
-    let rows = read(&harness, &handle, ordered).await.rows();
+    let rows = read_more(&harness, &handle, ordered).await.rows();
     assert_eq!(rows[0]["amount"], "1200.10");
     assert_eq!(rows[2]["amount"], "1198.10");
 }
@@ -256,7 +256,9 @@ async fn p3_what_is_kept_obeys_rows_and_columns_at_every_read() {
     let arguments = r#"{"last": 3000}"#;
     let answer = harness.call_with(&terms, arguments).await.unwrap();
     let handle = handle(&answer);
-    let rows = read(&harness, &handle, json!({"limit": 5000})).await.rows();
+    let rows = read_more(&harness, &handle, json!({"limit": 5000}))
+        .await
+        .rows();
     assert!(rows.len() > 1_000);
     for row in rows {
         let keys: Vec<_> = row.as_object().unwrap().keys().collect();
@@ -272,11 +274,11 @@ async fn p3_what_is_kept_obeys_rows_and_columns_at_every_read() {
         );
     }
     let oracle = json!({"filter": [{"column": "patient", "op": "eq", "value": "NUGWI"}]});
-    let oracle = read(&harness, &handle, oracle).await;
+    let oracle = read_more(&harness, &handle, oracle).await;
     assert_eq!(oracle.rows().len(), 0, "a filter sees what its caller sees");
     let oracle = json!({"filter": [{"column": "doctor", "op": "eq", "value": "d1"}]});
     assert_eq!(
-        read(&harness, &handle, oracle).await.text(),
+        read_more(&harness, &handle, oracle).await.text(),
         "Invalid arguments: `filter` is not a column of this result; its columns are `id`, `patient`"
     );
 }
@@ -287,7 +289,7 @@ async fn a_handle_is_worth_nothing_to_others_later_or_under_other_rules() {
     let answer = harness.call("all_rows", "{}").await;
     let handle = handle(&answer);
     let refused = async |harness: &Harness| {
-        let answer = read(harness, &handle, json!({})).await;
+        let answer = read_more(harness, &handle, json!({})).await;
         assert_eq!(answer.facts().error_kind, "invalid_arguments");
         answer.text()
     };
@@ -308,10 +310,12 @@ async fn a_handle_is_worth_nothing_to_others_later_or_under_other_rules() {
         "{foreign}"
     );
     harness.caller = own;
-    let unknown = read(&harness, "0123456789abcdef", json!({})).await.text();
+    let unknown = read_more(&harness, "0123456789abcdef", json!({}))
+        .await
+        .text();
     assert_eq!(unknown, foreign, "another's handle is like none");
 
-    assert!(!read(&harness, &handle, json!({})).await.0.is_error);
+    assert!(!read_more(&harness, &handle, json!({})).await.0.is_error);
     harness.advance(Duration::from_mins(16));
     assert_eq!(refused(&harness).await, foreign, "as is one that ended");
 }

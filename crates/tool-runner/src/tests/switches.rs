@@ -25,7 +25,8 @@ async fn harness() -> (TestDatabase, Harness) {
 async fn set(
     harness: &Harness,
     action: SwitchAction,
-    (kind, name): (SwitchKind, &str),
+    kind: SwitchKind,
+    name: &str,
     scope: SwitchScope,
 ) -> Result<(), Status> {
     let change = SwitchChange {
@@ -76,7 +77,7 @@ async fn is_listed_for(harness: &Harness, caller: &Caller) -> bool {
 #[tokio::test]
 async fn a_tool_that_is_off_is_answered_like_one_that_does_not_exist() {
     let (_database, mut harness) = harness().await;
-    for target in [
+    for (kind, name) in [
         (SwitchKind::Tool, "plain_rows"),
         (SwitchKind::Toolset, "some"),
         (SwitchKind::Upstream, "rows"),
@@ -85,7 +86,8 @@ async fn a_tool_that_is_off_is_answered_like_one_that_does_not_exist() {
         set(
             &harness,
             SwitchAction::Disable,
-            target,
+            kind,
+            name,
             SwitchScope::Everyone,
         )
         .await
@@ -94,12 +96,18 @@ async fn a_tool_that_is_off_is_answered_like_one_that_does_not_exist() {
         let refused = call(&mut harness, caller("d1")).await.unwrap_err();
         let unknown = harness.request("no_such_tool", b"{}", None);
         let unknown = harness.send(unknown).await.unwrap_err();
-        assert_eq!(reason_of(&refused), ErrorReason::UnknownTool, "{target:?}");
+        assert_eq!(reason_of(&refused), ErrorReason::UnknownTool, "{kind:?}");
         assert_eq!(refused.message(), unknown.message());
         assert_eq!(refused.code(), unknown.code());
-        set(&harness, SwitchAction::Reset, target, SwitchScope::Everyone)
-            .await
-            .unwrap();
+        set(
+            &harness,
+            SwitchAction::Reset,
+            kind,
+            name,
+            SwitchScope::Everyone,
+        )
+        .await
+        .unwrap();
         assert!(is_listed_for(&harness, &caller("d1")).await);
     }
     assert_eq!(harness.audit.actions().len(), 6, "each change is on record");
@@ -108,17 +116,17 @@ async fn a_tool_that_is_off_is_answered_like_one_that_does_not_exist() {
 #[tokio::test]
 async fn a_tool_can_be_off_for_a_role_and_on_for_one_of_them() {
     let (_database, mut harness) = harness().await;
-    let tool = (SwitchKind::Tool, "plain_rows");
+    let (kind, name) = (SwitchKind::Tool, "plain_rows");
     // A role and a user that the harness's callers have.
     let doctors = SwitchScope::Role("Doctor".to_owned());
     let one = SwitchScope::User {
         subject: "d1".to_owned(),
         issuer: None,
     };
-    set(&harness, SwitchAction::Disable, tool, doctors)
+    set(&harness, SwitchAction::Disable, kind, name, doctors)
         .await
         .unwrap();
-    set(&harness, SwitchAction::Enable, tool, one)
+    set(&harness, SwitchAction::Enable, kind, name, one)
         .await
         .unwrap();
     call(&mut harness, caller("d1")).await.unwrap();
@@ -137,10 +145,16 @@ async fn whoever_watches_the_catalogue_hears_of_a_switch() {
         before.catalogue_version,
         harness.tools().await.catalogue_version
     );
-    let tool = (SwitchKind::Tool, "plain_rows");
-    set(&harness, SwitchAction::Disable, tool, SwitchScope::Everyone)
-        .await
-        .unwrap();
+    let (kind, name) = (SwitchKind::Tool, "plain_rows");
+    set(
+        &harness,
+        SwitchAction::Disable,
+        kind,
+        name,
+        SwitchScope::Everyone,
+    )
+    .await
+    .unwrap();
     let after = versions.message().await.unwrap().unwrap();
     assert_ne!(before, after);
     assert_eq!(
@@ -157,11 +171,12 @@ async fn a_switch_for_what_does_not_exist_is_refused_and_a_left_over_one_can_go(
         (SwitchKind::Toolset, "toolset"),
         (SwitchKind::Upstream, "upstream"),
     ] {
-        let target = (kind, "rows_by_rule");
+        let name = "rows_by_rule";
         let refused = set(
             &harness,
             SwitchAction::Disable,
-            target,
+            kind,
+            name,
             SwitchScope::Everyone,
         )
         .await
@@ -172,9 +187,15 @@ async fn a_switch_for_what_does_not_exist_is_refused_and_a_left_over_one_can_go(
                 .message()
                 .contains(&format!("the {word} `rows_by_rule` does not exist"))
         );
-        set(&harness, SwitchAction::Reset, target, SwitchScope::Everyone)
-            .await
-            .unwrap();
+        set(
+            &harness,
+            SwitchAction::Reset,
+            kind,
+            name,
+            SwitchScope::Everyone,
+        )
+        .await
+        .unwrap();
     }
     let mut client = harness.client.clone();
     let listed = client.list_switches(list_request(OPERATOR, "")).await;

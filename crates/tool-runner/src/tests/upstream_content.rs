@@ -135,7 +135,7 @@ impl World {
         (result, kind)
     }
 
-    async fn read(&self, uri: &str) -> (Value, String) {
+    async fn read_resource(&self, uri: &str) -> (Value, String) {
         let terms = self.terms(OfferKind::Resources, ColumnTier::Clear).await;
         let wanted = Wanted::Resource(Resource {});
         self.got(json!({ "uri": uri }), wanted, &terms).await
@@ -198,7 +198,7 @@ async fn a_resource_is_asked_for_by_its_own_uri_and_shown_by_the_clients() {
     let world = World::start(NOTES).await;
     let answer = r#""result":{"contents":[{"uri":"file:///a","text":"x"},{"uri":"file:///a/b","text":"y"}],"_meta":{"x":1}}"#;
     world.answers("resources/read", answer);
-    let (result, _) = world.read("file:///b").await;
+    let (result, _) = world.read_resource("file:///b").await;
     assert_eq!(
         result,
         json!({ "contents": [
@@ -209,7 +209,7 @@ async fn a_resource_is_asked_for_by_its_own_uri_and_shown_by_the_clients() {
     let heard = std::fs::read_to_string(world.dir.join("heard")).unwrap();
     assert!(heard.contains(r#""params":{"uri":"file:///b"}"#), "{heard}");
     // The server receives requests only for resources that are offered.
-    let (_, kind) = world.read("file:///dir/secret").await;
+    let (_, kind) = world.read_resource("file:///dir/secret").await;
     assert_eq!(kind, "unknown");
     let heard = std::fs::read_to_string(world.dir.join("heard")).unwrap();
     assert!(!heard.contains("dir/secret"));
@@ -307,7 +307,7 @@ async fn a_failure_is_described_without_the_servers_words() {
     }
     std::fs::write(world.dir.join("away"), "").unwrap();
     until_true("it is away", async || {
-        world.read("file:///a").await.1 == "source_unavailable"
+        world.read_resource("file:///a").await.1 == "source_unavailable"
     })
     .await;
 }

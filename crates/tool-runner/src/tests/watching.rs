@@ -29,13 +29,14 @@ async fn watch(
     uris: &[&str],
     terms: Option<&PermitTerms>,
 ) -> Result<Ear, Status> {
-    watch_as(harness, (&harness.caller, ""), source, uris, terms).await
+    watch_as(harness, &harness.caller, "", source, uris, terms).await
 }
 
 /// Watches resources as the given caller with their token.
 pub(super) async fn watch_as(
     harness: &Harness,
-    (caller, token): (&Caller, &str),
+    caller: &Caller,
+    token: &str,
     source: &str,
     uris: &[&str],
     terms: Option<&PermitTerms>,

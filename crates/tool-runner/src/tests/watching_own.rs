@@ -132,7 +132,7 @@ async fn watch(harness: &Harness, who: &Caller, token: &str, terms: &PermitTerms
         caller_digest: who.digest(),
         ..terms.clone()
     };
-    let watched = watch_as(harness, (who, token), "up", &["memo:a"], Some(&terms)).await;
+    let watched = watch_as(harness, who, token, "up", &["memo:a"], Some(&terms)).await;
     watched.unwrap()
 }
 

@@ -74,7 +74,7 @@ fn create(new: NewApiKey, ambient: &Ambient) -> Result<(), Failure> {
 const HEADING: &str = "NAME                  SUBJECT               ROLES                 EXPIRES";
 
 fn list(path: &Path, format: OutputFormat) -> Result<(), Failure> {
-    let file = read(path)?;
+    let file = read_key_file(path)?;
     let mut rows = RowPrinter::stdout(format, Some(HEADING))?;
     for key in &file.keys {
         rows.print(&serde_json::to_string(key)?, || {
@@ -103,7 +103,7 @@ fn revoke(path: &Path, name: &str, ambient: &Ambient) -> Result<(), Failure> {
     Ok(())
 }
 
-fn read(path: &Path) -> Result<ApiKeyFile, Failure> {
+fn read_key_file(path: &Path) -> Result<ApiKeyFile, Failure> {
     let named = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     match fs::read(path) {
         Ok(bytes) => Ok(ApiKeyFile::parse(&bytes).map_err(|error| named(&error))?),
@@ -126,7 +126,7 @@ fn change(
     let named = |error: std::io::Error| format!("{}: {error}", path.display());
     let lock = File::open(directory).map_err(named)?;
     lock.lock().map_err(named)?;
-    let mut file = read(path)?;
+    let mut file = read_key_file(path)?;
     change(&mut file)?;
     let mut text = serde_json::to_vec_pretty(&file)?;
     text.push(b'\n');

@@ -299,7 +299,7 @@ fn kind(cosigned: bool) -> CheckpointKind {
 
 async fn export_records(arguments: AuditExport, verbosity: LogVerbosity) -> Result<(), Failure> {
     let mut progress = Progress::new("written", verbosity);
-    let progress = |done, of| progress.tell(done, Some(of));
+    let progress = |done, of| progress.print_count(done, Some(of));
     let exported = match OpenRecord::open(&arguments.access).await? {
         OpenRecord::Store(reader) => {
             let kind = kind(arguments.cosigned);
@@ -334,7 +334,9 @@ fn verify_records(arguments: AuditVerify, verbosity: LogVerbosity) -> Result<(),
         receipt: arguments.receipt,
     };
     let mut progress = Progress::new("verified", verbosity);
-    let verified = verifier.verify(&arguments.path, |done, of| progress.tell(done, Some(of)));
+    let verified = verifier.verify(&arguments.path, |done, of| {
+        progress.print_count(done, Some(of));
+    });
     let VerifiedLog {
         checkpoint: Checkpoint { origin, head },
         minimum_index,

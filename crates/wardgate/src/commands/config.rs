@@ -76,35 +76,44 @@ fn describe_settings(path: &str, value: &Value, lines: &mut String) {
 /// Returns the schema of a whole configuration file. The schema of a section covers the keys that its service reads and the
 /// keys that this binary reads for that service.
 fn configuration() -> Value {
-    use schema::{merged, of};
-    let service = || of::<ServiceWiring>();
+    use schema::{derive_schema, merged};
+    let service = || derive_schema::<ServiceWiring>();
     let sections = [
-        ("telemetry", of::<wardgate_telemetry::Config>()),
-        ("local_issuer", of::<LocalIssuer>()),
+        ("telemetry", derive_schema::<wardgate_telemetry::Config>()),
+        ("local_issuer", derive_schema::<LocalIssuer>()),
         (
             "gateway",
-            merged([of::<wardgate_gateway::Config>(), of::<GatewayWiring>()]),
+            merged([
+                derive_schema::<wardgate_gateway::Config>(),
+                derive_schema::<GatewayWiring>(),
+            ]),
         ),
         (
             "policy",
-            merged([of::<wardgate_policy::Config>(), service()]),
+            merged([derive_schema::<wardgate_policy::Config>(), service()]),
         ),
         (
             "tool_runner",
-            merged([of::<wardgate_tool_runner::Config>(), service()]),
+            merged([derive_schema::<wardgate_tool_runner::Config>(), service()]),
         ),
-        ("audit", merged([of::<wardgate_audit::Config>(), service()])),
+        (
+            "audit",
+            merged([derive_schema::<wardgate_audit::Config>(), service()]),
+        ),
         (
             "memory",
-            merged([of::<wardgate_memory::Config>(), service()]),
+            merged([derive_schema::<wardgate_memory::Config>(), service()]),
         ),
         (
             "agent",
-            merged([of::<wardgate_agent::Config>(), of::<AgentWiring>()]),
+            merged([
+                derive_schema::<wardgate_agent::Config>(),
+                derive_schema::<AgentWiring>(),
+            ]),
         ),
-        ("console", of::<ConsoleWiring>()),
-        ("operator", of::<OperatorWiring>()),
-        ("witness", of::<WitnessWiring>()),
+        ("console", derive_schema::<ConsoleWiring>()),
+        ("operator", derive_schema::<OperatorWiring>()),
+        ("witness", derive_schema::<WitnessWiring>()),
     ];
     let sections = sections.map(|(name, section)| (name.to_owned(), section));
     let mut whole = schema::object(Map::from_iter(sections));
@@ -116,7 +125,7 @@ fn configuration() -> Value {
 
 /// Returns the schema of a file of policy tests.
 fn policy_tests() -> Value {
-    let mut whole = schema::of::<wardgate_policy::TestFile>();
+    let mut whole = schema::derive_schema::<wardgate_policy::TestFile>();
     whole["$schema"] = "https://json-schema.org/draft/2020-12/schema".into();
     whole["title"] = "Policy tests".into();
     whole
@@ -145,7 +154,7 @@ pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
     let telemetry: wardgate_telemetry::Config = settings.optional("telemetry")?;
     at(settings, "telemetry", telemetry.validate())?;
     if is_for_up(settings) {
-        let up = UpSettings::read(settings, &DataDir::at(Path::new("data")))?;
+        let up = UpSettings::from_settings(settings, &DataDir::at(Path::new("data")))?;
         check_gateway(settings, &up.gateway)?;
         at(settings, "policy", up.policy.validate())?;
         at(settings, "audit", up.audit.validate())?;
@@ -230,16 +239,12 @@ fn check_shadow(config: ShadowConfig) -> Vec<Fault> {
         // The bundles themselves may be elsewhere, so only the keys are checked. The message names the file.
         let key = bundle.public_key_files.first();
         let key = key.map_or(Path::new(""), PathBuf::as_path);
-        faults.push(candidate_fault(
-            key,
-            (1, 1),
-            format!("policy.shadow.{error}"),
-        ));
+        faults.push(candidate_fault(key, 1, 1, format!("policy.shadow.{error}")));
     }
     faults
 }
 
-fn candidate_fault(file: &Path, (line, column): (usize, usize), problem: String) -> Fault {
+fn candidate_fault(file: &Path, line: usize, column: usize, problem: String) -> Fault {
     Fault {
         file: file.to_owned(),
         line: line as u64,
@@ -258,12 +263,12 @@ fn check_candidate(directory: &Path) -> Vec<Fault> {
         wardgate_policy::Error::Invalid(findings) => {
             let findings = findings.iter();
             let findings = findings.map(|finding| {
-                let position = finding.position.map_or((1, 1), |it| (it.line, it.column));
-                candidate_fault(&finding.file, position, finding.problem.clone())
+                let (line, column) = finding.position.map_or((1, 1), |it| (it.line, it.column));
+                candidate_fault(&finding.file, line, column, finding.problem.clone())
             });
             findings.collect()
         }
-        other => vec![candidate_fault(directory, (1, 1), other.to_string())],
+        other => vec![candidate_fault(directory, 1, 1, other.to_string())],
     }
 }
 

@@ -17,9 +17,14 @@ pub(crate) async fn run(arguments: ImportArgs) -> Result<(), Failure> {
             file,
             base_url,
             tags,
-        } => wardgate_catalogue_import::openapi(&read(&file)?, &OpenapiOptions { base_url, tags })?,
-        ImportFrom::Toolbox { file } => wardgate_catalogue_import::toolbox(&read(&file)?)?,
-        ImportFrom::McpServers { file } => wardgate_catalogue_import::mcp_servers(&read(&file)?)?,
+        } => wardgate_catalogue_import::openapi(
+            &read_document(&file)?,
+            &OpenapiOptions { base_url, tags },
+        )?,
+        ImportFrom::Toolbox { file } => wardgate_catalogue_import::toolbox(&read_document(&file)?)?,
+        ImportFrom::McpServers { file } => {
+            wardgate_catalogue_import::mcp_servers(&read_document(&file)?)?
+        }
         ImportFrom::Postgres {
             url_env,
             schemas,
@@ -46,7 +51,7 @@ pub(crate) async fn run(arguments: ImportArgs) -> Result<(), Failure> {
 }
 
 /// Reads a text file, or standard input for `-`, up to the maximum size of an import.
-fn read(path: &Path) -> Result<String, Failure> {
+fn read_document(path: &Path) -> Result<String, Failure> {
     let source: Box<dyn Read> = if path == Path::new("-") {
         Box::new(std::io::stdin())
     } else {

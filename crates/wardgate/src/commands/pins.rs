@@ -101,7 +101,7 @@ fn show(review: &Review, selection: &Selection) {
 }
 
 async fn review(catalogue: &CatalogueFile, ambient: &Ambient) -> Result<Review, Failure> {
-    Ok(Review::of(&catalogue.file, &BTreeMap::new(), ambient).await?)
+    Ok(Review::load(&catalogue.file, &BTreeMap::new(), ambient).await?)
 }
 
 fn print_report(upstream: &ReviewedUpstream) {

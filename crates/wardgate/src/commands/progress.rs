@@ -18,11 +18,15 @@ pub(crate) struct Progress {
 impl Progress {
     /// Creates a reporter of records, which are `verb`, for example "verified".
     pub(crate) fn new(verb: &'static str, verbosity: LogVerbosity) -> Self {
-        Self::of("records", verb, verbosity)
+        Self::for_things("records", verb, verbosity)
     }
 
     /// Creates a reporter of `things`, which are `verb`.
-    pub(crate) fn of(things: &'static str, verb: &'static str, verbosity: LogVerbosity) -> Self {
+    pub(crate) fn for_things(
+        things: &'static str,
+        verb: &'static str,
+        verbosity: LogVerbosity,
+    ) -> Self {
         Self {
             things,
             verb,
@@ -32,7 +36,7 @@ impl Progress {
     }
 
     /// Prints the number of things that are done. `of` is their total number, or `None` if it is unknown.
-    pub(crate) fn tell(&mut self, done: u64, of: Option<u64>) {
+    pub(crate) fn print_count(&mut self, done: u64, of: Option<u64>) {
         if !self.is_quiet && self.told.elapsed() >= Duration::from_secs(1) {
             self.told = Instant::now();
             eprintln!("{}", self.line(done, of));
@@ -40,8 +44,8 @@ impl Progress {
     }
 
     /// Prints the progress of the move of a store to another master key. Without a move in progress, the total is unknown.
-    pub(crate) fn tell_rekey(&mut self, so_far: &RekeyProgress) {
-        self.tell(so_far.done, (so_far.total > 0).then_some(so_far.total));
+    pub(crate) fn print_rekey(&mut self, so_far: &RekeyProgress) {
+        self.print_count(so_far.done, (so_far.total > 0).then_some(so_far.total));
     }
 
     fn line(&self, done: u64, of: Option<u64>) -> String {

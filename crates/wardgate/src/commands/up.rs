@@ -41,7 +41,7 @@ pub(crate) async fn run(arguments: UpArgs, verbosity: LogVerbosity) -> Result<()
     dir.make_keys(&ambient)?;
     issuer::prepare(&dir)?;
     let (settings, demo) = load_settings(arguments.config, arguments.demo, &dir).await?;
-    let mut up = UpSettings::read(&settings, &dir)?;
+    let mut up = UpSettings::from_settings(&settings, &dir)?;
     let telemetry = wardgate_telemetry::init(&verbosity.apply(up.telemetry.clone()), "up")?;
     // No delay is needed before the shutdown, because no load balancer has to learn of it: there is one process.
     let stop = shutdown::shutdown(Drain::at_once())?;

@@ -54,7 +54,7 @@ async fn a_list_is_kept_past_its_time_until_a_change_is_told() {
         *tools.lock().unwrap() = vec!["b"];
         assert_eq!(list(&gateway, "t").await, ["a", "b"], "nobody said so yet");
         let asked = script.seen().len();
-        script.listeners.tell("t");
+        script.listeners.notify_list_changed("t");
         until_true("the change is seen", async || {
             list(&gateway, "t").await == ["b"]
         })
@@ -124,7 +124,7 @@ async fn a_change_while_the_list_is_on_its_way_is_not_missed() {
             let name = if changing.is_some() { "old" } else { "new" };
             let result = json!({ "tools": [tool(name)], "ttlMs": 5_000 });
             if let Some(listeners) = changing {
-                listeners.tell("t");
+                listeners.notify_list_changed("t");
                 settle().await;
             }
             seen.result(&result)
@@ -232,7 +232,7 @@ async fn a_change_for_one_caller_drops_no_list_of_another() {
         }
         settle().await;
     }
-    script.listeners.tell("doctor");
+    script.listeners.notify_list_changed("doctor");
     advance(2 * TTL).await;
     settle().await;
     for (who, asked) in [("nurse", 4), ("doctor", 5)] {

@@ -64,7 +64,7 @@ impl Listeners {
     }
 
     /// Reports a change of this caller's list.
-    pub(super) fn tell(&self, who: &str) {
+    pub(super) fn notify_list_changed(&self, who: &str) {
         self.say(
             who,
             &json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" }),

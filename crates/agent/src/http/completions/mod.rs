@@ -38,7 +38,7 @@ pub(super) async fn post(
         chat,
         stream,
         include_usage,
-    } = Completion::read(&request.body, &request.parts.headers)?;
+    } = Completion::parse(&request.body, &request.parts.headers)?;
     let model = chat.model.clone().or_else(|| {
         let mut models = here.agent.models(&request.caller).into_iter();
         models.next().map(|model| model.name)

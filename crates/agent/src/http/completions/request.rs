@@ -15,16 +15,16 @@ pub(super) struct Completion {
 }
 
 impl Completion {
-    pub(super) fn read(body: &[u8], headers: &HeaderMap) -> Result<Self, Problem> {
+    pub(super) fn parse(body: &[u8], headers: &HeaderMap) -> Result<Self, Problem> {
         let mut fields = JsonFields::parse(body)?;
         refuse_unmeant(&mut fields)?;
         let stream = fields.flag("stream")?;
-        let include_usage = match fields.take("stream_options") {
+        let include_usage = match fields.take_field("stream_options") {
             None => false,
             Some(options) => options["include_usage"].as_bool().unwrap_or(false),
         };
         let conversation_id = fields.text("chat_id")?;
-        let (history, message) = messages(fields.take("messages"))?;
+        let (history, message) = messages(fields.take_field("messages"))?;
         Ok(Self {
             chat: ChatRequest {
                 model: fields.text("model")?,
@@ -51,13 +51,13 @@ impl Completion {
 
 /// Returns an error for parameters whose effect the client would expect in the answer but which are not supported.
 fn refuse_unmeant(fields: &mut JsonFields) -> Result<(), Problem> {
-    if fields.take("n").is_some_and(|n| n != 1) {
+    if fields.take_field("n").is_some_and(|n| n != 1) {
         return Err(Problem::field(
             "n",
             "An assistant gives one answer; omit `n`.",
         ));
     }
-    let format = fields.take("response_format");
+    let format = fields.take_field("response_format");
     if format.is_some_and(|format| format["type"] != "text") {
         return Err(Problem::field(
             "response_format",

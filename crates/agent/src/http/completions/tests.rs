@@ -132,8 +132,8 @@ async fn a_slow_answer_begins_with_its_headers() {
     assert!(streamed(slow.boxed(), head(), false).await.is_ok());
 }
 
-fn read(body: &str) -> Result<Completion, Value> {
-    Completion::read(body.as_bytes(), &http::HeaderMap::new())
+fn parse_completion(body: &str) -> Result<Completion, Value> {
+    Completion::parse(body.as_bytes(), &http::HeaderMap::new())
         .map_err(|problem| problem.body()["error"].clone())
 }
 
@@ -143,7 +143,7 @@ fn the_last_thing_the_person_says_is_the_question() {
         {"role":"system","content":"You are"},{"role":"user","content":"one"},{"role":"assistant","content":"two"},
         {"role":"user","content":[{"type":"text","text":"th"},{"type":"text","text":"ree"}]},
         {"role":"assistant","content":null,"tool_calls":[]}]}"#;
-    let chat = read(body).unwrap().chat;
+    let chat = parse_completion(body).unwrap().chat;
     assert_eq!(chat.message, "three");
     let history: Vec<&str> = chat
         .history
@@ -158,7 +158,7 @@ fn the_last_thing_the_person_says_is_the_question() {
 fn chat_id_is_the_conversation_and_then_nothing_else_is_history() {
     let body = r#"{"chat_id":"chat_123456","stream":true,"stream_options":{"include_usage":true},
         "messages":[{"role":"user","content":"one"},{"role":"user","content":"two"}]}"#;
-    let completion = read(body).unwrap();
+    let completion = parse_completion(body).unwrap();
     assert_eq!(
         completion.chat.conversation_id.as_deref(),
         Some("chat_123456")
@@ -173,7 +173,7 @@ fn a_request_sent_again_is_the_same_turn() {
     headers.insert("idempotency-key", "retry-1".parse().unwrap());
     let message = r#"[{"role":"user","content":"hi"}]"#;
     let read = |body: String| {
-        Completion::read(body.as_bytes(), &headers)
+        Completion::parse(body.as_bytes(), &headers)
             .unwrap()
             .chat
             .message_id
@@ -211,7 +211,7 @@ fn what_an_assistant_cannot_do_is_named() {
         ),
         (format!(r#"{{{user},"chat_id":1}}"#), "chat_id"),
     ] {
-        let Err(error) = read(&body) else {
+        let Err(error) = parse_completion(&body) else {
             panic!("{body} was taken");
         };
         assert_eq!(error["param"], param, "{body}");

@@ -169,7 +169,7 @@ async fn one_person_has_so_many_turns_at_a_time_and_takes_no_place_of_another() 
     let stream = fixture
         .agent
         .chat(other, BearerToken::new("o"), named("free?"));
-    assert_eq!(Events::of(stream).await.text(), "Yes.");
+    assert_eq!(Events::from_stream(stream).await.text(), "Yes.");
     streams.pop();
     let mut again = named("free?");
     again.conversation_id = Some("d".to_owned());

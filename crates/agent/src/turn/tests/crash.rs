@@ -116,7 +116,7 @@ async fn two_streams_that_come_to_different_answers_do_not_mix() {
     one.next().await.unwrap();
     let other = fixture.says("book").await;
     assert_eq!(other.last()["finish_reason"], "stop");
-    let one = Events::of(one).await;
+    let one = Events::from_stream(one).await;
     assert_eq!(one.one("error")["kind"], "conflict");
     let said = fixture.gateway.said("c");
     assert_eq!(said.last().unwrap().1, "No.");

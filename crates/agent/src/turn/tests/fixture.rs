@@ -68,7 +68,7 @@ impl Fixture {
     }
 
     pub(super) async fn hears(&self, request: ChatRequest) -> Events {
-        Events::of(self.stream(request)).await
+        Events::from_stream(self.stream(request)).await
     }
 
     pub(super) async fn decides(&self, id: &str, decision: ApprovalDecision) -> Events {
@@ -82,7 +82,7 @@ impl Fixture {
         decision: ApprovalDecision,
     ) -> Events {
         let (caller, token) = (caller(subject, &["Doctor"]), BearerToken::new("t"));
-        Events::of(self.agent.decide_approval(caller, token, id, decision)).await
+        Events::from_stream(self.agent.decide_approval(caller, token, id, decision)).await
     }
 }
 
@@ -101,7 +101,7 @@ pub(super) fn named(message: &str) -> ChatRequest {
 pub(super) struct Events(pub(super) Vec<Value>);
 
 impl Events {
-    pub(super) async fn of(stream: EventStream) -> Self {
+    pub(super) async fn from_stream(stream: EventStream) -> Self {
         let events: Vec<Value> = stream
             .map(|event| serde_json::to_value(event).unwrap())
             .collect()

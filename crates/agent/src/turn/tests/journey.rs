@@ -386,5 +386,5 @@ async fn a_slow_reader_slows_the_turn_and_loses_nothing() {
         tokio::task::yield_now().await;
         event
     });
-    assert_eq!(Events::of(slow.boxed()).await.text(), text);
+    assert_eq!(Events::from_stream(slow.boxed()).await.text(), text);
 }

@@ -1,6 +1,6 @@
 use super::*;
 
-fn read(method: ContentMethod, params: &str) -> Result<ContentRequest, RpcError> {
+fn parse_request(method: ContentMethod, params: &str) -> Result<ContentRequest, RpcError> {
     let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"x","params":{params}}}"#);
     let Ok(JsonRpcMessage::Request(request)) = JsonRpcMessage::parse(&text) else {
         panic!("{text}")
@@ -10,7 +10,7 @@ fn read(method: ContentMethod, params: &str) -> Result<ContentRequest, RpcError>
 
 #[test]
 fn a_completion_is_of_a_prompt_or_a_template() {
-    let content_request = read(
+    let content_request = parse_request(
         ContentMethod::Complete,
         r#"{"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"tone","value":"w"},"context":{"arguments":{"who":"you"}}}"#,
     );
@@ -28,7 +28,7 @@ fn a_completion_is_of_a_prompt_or_a_template() {
     assert_eq!(known, r#"{"who":"you"}"#);
     let template =
         r#"{"ref":{"type":"ref/resource","uri":"x://{a}"},"argument":{"name":"a","value":""}}"#;
-    let content_request = read(ContentMethod::Complete, template).unwrap();
+    let content_request = parse_request(ContentMethod::Complete, template).unwrap();
     assert_eq!(content_request.of.kind(), OfferKind::Resources);
 }
 
@@ -82,7 +82,7 @@ fn what_does_not_fit_is_refused_by_its_field() {
         ),
     ];
     for (method, params, expected) in cases {
-        let error = read(method, &params).unwrap_err();
+        let error = parse_request(method, &params).unwrap_err();
         assert!(
             error.message().contains(expected),
             "{params}: {}",

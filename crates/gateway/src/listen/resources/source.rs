@@ -96,7 +96,7 @@ pub(super) async fn follow(
     changed: ChangedUris,
 ) {
     let watcher = Arc::clone(&who.watcher);
-    let Some(_place) = watcher.watches.take(who.caller.subject()) else {
+    let Some(_place) = watcher.watches.acquire_lease(who.caller.subject()) else {
         tracing::warn!(
             "the limit of watched sources, of all callers or of one caller, is reached; one stream receives no changes of this source"
         );
@@ -310,8 +310,10 @@ mod tests {
     #[test]
     fn one_caller_leaves_places_for_the_watches_of_others() {
         let places = watches();
-        let own: Vec<_> = (0..MOST_WATCHES).map_while(|_| places.take("a")).collect();
+        let own: Vec<_> = (0..MOST_WATCHES)
+            .map_while(|_| places.acquire_lease("a"))
+            .collect();
         assert_eq!(own.len(), MOST_WATCHES_EACH);
-        assert!(places.take("b").is_some());
+        assert!(places.acquire_lease("b").is_some());
     }
 }

@@ -114,7 +114,7 @@ impl ResourceSubscriptions {
         self.streams().get(&id).cloned().unwrap_or_default()
     }
 
-    async fn read(&self, of: &Subscriber) -> Result<StoredSubscriptions, RpcError> {
+    async fn read_subscriptions(&self, of: &Subscriber) -> Result<StoredSubscriptions, RpcError> {
         let read = self.store.read_subscriptions(of.id()).await;
         let read = read.map_err(|_| store_unavailable())?;
         let Some((sealed, revision)) = read else {
@@ -141,7 +141,7 @@ impl ResourceSubscriptions {
         change: impl Fn(&mut BTreeSet<String>),
     ) -> Result<i64, RpcError> {
         for _ in 0..ATTEMPTS {
-            let StoredSubscriptions { mut uris, revision } = self.read(of).await?;
+            let StoredSubscriptions { mut uris, revision } = self.read_subscriptions(of).await?;
             change(&mut uris);
             let fits = uris.len() <= MOST;
             let sealed = self
@@ -257,7 +257,7 @@ pub(super) async fn follow_subscriptions(
             is_late = std::mem::take(&mut news.is_late);
             false
         });
-        let read = subscriptions.read(&subscriber).await;
+        let read = subscriptions.read_subscriptions(&subscriber).await;
         let Ok(StoredSubscriptions { uris, revision }) = read else {
             sleep(LOOK).await;
             continue;

@@ -162,7 +162,8 @@ impl UpstreamOffers {
     pub(crate) fn new(
         source: &str,
         settings: &McpSettings,
-        (upstream, guard): (Arc<Upstream>, Arc<SourceGuard>),
+        upstream: Arc<Upstream>,
+        guard: Arc<SourceGuard>,
         limit: Duration,
     ) -> Self {
         let class = settings.classes.get(CONTENT).cloned();

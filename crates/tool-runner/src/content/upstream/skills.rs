@@ -78,7 +78,7 @@ impl Skill {
         let shown = match serde_json::from_str::<&str>(resources.get()) {
             Ok("dynamic") => resources.get().to_owned(),
             Ok(_) => return Err("its `resources` are neither a list nor `dynamic`"),
-            Err(_) => files(source, (&own_uri, root), resources, is_offered)?,
+            Err(_) => files(source, &own_uri, root, resources, is_offered)?,
         };
         let others = members.iter().filter(|(member, _)| *member != "uri");
         let others = others.map(|(member, value)| match member.as_str() {
@@ -109,7 +109,8 @@ fn named_by(uri: &str) -> Option<(&str, &str)> {
 /// Returns the list of a skill's files with the URIs that clients know.
 fn files(
     source: &str,
-    (entrance, root): (&str, &str),
+    entrance: &str,
+    root: &str,
     resources: &RawValue,
     is_offered: impl Fn(&str) -> bool,
 ) -> Result<String, &'static str> {

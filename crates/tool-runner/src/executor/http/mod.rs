@@ -74,7 +74,7 @@ impl Executor for HttpExecutor {
         Box::pin(async move {
             let request = self.request(call.arguments)?;
             let response = self.source.send(request, call).await?;
-            response::read(response, out).await
+            response::read_body(response, out).await
         })
     }
 }

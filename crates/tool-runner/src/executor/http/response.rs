@@ -19,7 +19,7 @@ use wardgate_egress::{EgressResponse, retry_after};
 const TEXT: &str = "text";
 
 /// Passes the body to `out`: JSON as a document, and text as a row with the column `text`. An empty body gives no rows.
-pub(super) async fn read(
+pub(super) async fn read_body(
     response: EgressResponse,
     out: &mut Output<'_>,
 ) -> Result<(), ExecutorError> {

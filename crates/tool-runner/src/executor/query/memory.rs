@@ -43,10 +43,10 @@ impl Interface for Memory {
             };
             let arguments = call.arguments;
             let answer = match question {
-                "search" => handler.search(read(arguments)?).await?,
-                "get_context" => handler.context(read(arguments)?).await?,
-                "list_conversations" => handler.list(read(arguments)?).await?,
-                "add_message" => handler.add(read(arguments)?).await?,
+                "search" => handler.search(parse_arguments(arguments)?).await?,
+                "get_context" => handler.context(parse_arguments(arguments)?).await?,
+                "list_conversations" => handler.list(parse_arguments(arguments)?).await?,
+                "add_message" => handler.add(parse_arguments(arguments)?).await?,
                 other => return Err(unanswered(other)),
             };
             out.document(answer).map(drop)
@@ -190,7 +190,9 @@ fn row(message: &Message) -> Value {
 
 /// Deserializes the arguments. Arguments that fit the tool's own schema but not the question are a fault of
 /// `tools.yaml`.
-fn read<'de, T: Deserialize<'de>>(arguments: &'de Map<String, Value>) -> Result<T, ExecutorError> {
+fn parse_arguments<'de, T: Deserialize<'de>>(
+    arguments: &'de Map<String, Value>,
+) -> Result<T, ExecutorError> {
     T::deserialize(arguments).map_err(|_| {
         bad("the arguments do not match the query type; use the types of its reference in the tool's `input_schema`")
     })

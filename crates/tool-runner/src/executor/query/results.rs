@@ -38,7 +38,10 @@ impl Interface for Results {
             let query = Query::deserialize(Value::Object(call.arguments.clone()))
                 .map_err(|error| bad(error.to_string()))?;
             query.check()?;
-            let (rows, counts) = call.large_results.read(&query.handle, call.caller).await?;
+            let (rows, counts) = call
+                .large_results
+                .read_rows(&query.handle, call.caller)
+                .await?;
             let (rows, truncated) = within(query.answer(rows)?, out.max_bytes());
             out.released(rows, counts, truncated);
             Ok(())
@@ -88,14 +91,14 @@ impl Query {
     /// Returns the rows of the answer. A query that names an unknown column or compares incomparable values is an
     /// error.
     fn answer(&self, mut rows: Redacted<Vec<Row>>) -> Result<Redacted<Vec<Row>>, ExecutorError> {
-        let mut columns = Columns::of(rows.get());
+        let mut columns = Columns::from_rows(rows.get());
         for condition in &self.filter {
             let kind = condition.check(&columns)?;
             rows = rows.filter(|row| condition.holds(kind, row));
         }
         if let Some(aggregate) = self.aggregate {
             rows = self.figures(aggregate, &columns, rows)?;
-            columns = Columns::of(rows.get());
+            columns = Columns::from_rows(rows.get());
         }
         if let Some(column) = &self.order_by {
             let kind = columns.get("order_by", column)?;

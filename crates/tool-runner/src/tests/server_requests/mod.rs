@@ -229,15 +229,15 @@ impl World {
     }
 
     async fn with(is_modern: bool, configure: impl FnOnce(&mut Config)) -> Self {
-        Self::of(is_modern, !is_modern, configure).await
+        Self::start_server(is_modern, !is_modern, configure).await
     }
 
     /// Starts a server that supports both eras and announces only the newer one.
     async fn of_both_eras() -> Self {
-        Self::of(true, true, |_| ()).await
+        Self::start_server(true, true, |_| ()).await
     }
 
-    async fn of(
+    async fn start_server(
         is_modern: bool,
         takes_initialize: bool,
         configure: impl FnOnce(&mut Config),

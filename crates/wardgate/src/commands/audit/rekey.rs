@@ -17,8 +17,8 @@ const THINGS: [&str; 2] = ["key of a data subject", "keys of data subjects"];
 
 pub(super) async fn run(options: &AuditRekey, verbosity: LogVerbosity) -> Result<(), Failure> {
     let (store, keys) = store_and_keys(options)?;
-    let mut progress = Progress::of(THINGS[1], "moved", verbosity);
-    let told = |so_far: &RekeyProgress| progress.tell_rekey(so_far);
+    let mut progress = Progress::for_things(THINGS[1], "moved", verbosity);
+    let told = |so_far: &RekeyProgress| progress.print_rekey(so_far);
     let ambient = Ambient::system();
     let outcome = wardgate_audit::rekey(&store.store, &store.database, keys, ambient, told);
     let unreadable = match Box::pin(outcome).await? {
@@ -51,7 +51,7 @@ fn store_and_keys(options: &AuditRekey) -> Result<(StoreSettings, DetailsKeys), 
         (audit, details_keys(&wiring)?)
     } else {
         let dir = DataDir::existing(&options.data_dir)?;
-        let audit = UpSettings::read(&settings, &dir)?.audit;
+        let audit = UpSettings::from_settings(&settings, &dir)?.audit;
         (audit, data_dir::details_keys_of_up(&dir)?)
     };
     let store = StoreSettings {

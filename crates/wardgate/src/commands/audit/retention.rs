@@ -70,7 +70,7 @@ async fn apply(client: &OperatorAuditClient, verbosity: LogVerbosity) -> Result<
     let mut minimum_index = 0;
     while let Some(step) = steps.try_next().await? {
         minimum_index = step.minimum_index;
-        progress.tell(minimum_index, Some(step.removable_below));
+        progress.print_count(minimum_index, Some(step.removable_below));
     }
     println!("the records below {minimum_index} were removed; their hashes remain in the log");
     Ok(())

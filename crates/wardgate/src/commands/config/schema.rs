@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 const DEEPEST: usize = 12;
 
 /// Returns the schema of the values that `T` deserializes from.
-pub(super) fn of<T: DeserializeOwned>() -> Value {
+pub(super) fn derive_schema<T: DeserializeOwned>() -> Value {
     node(&asked::<T>, &mut Vec::new())
 }
 
@@ -383,7 +383,7 @@ mod tests {
             "mode": { "anyOf": [{ "enum": ["fast", "safe"] }, within] },
         }));
         assert_eq!(
-            of::<Outer>()["properties"],
+            derive_schema::<Outer>()["properties"],
             json!({
                 "file": { "type": "string" },
                 "count": { "type": "integer", "minimum": 0 },

@@ -21,16 +21,16 @@ const MESSAGES: [&str; 2] = ["message", "messages"];
 
 pub(super) async fn run(options: &RekeyOptions, verbosity: LogVerbosity) -> Result<(), Failure> {
     let (store, keys) = store_and_keys(options)?;
-    let mut moving = Progress::of(THINGS[1], "moved", verbosity);
-    let mut checking = Progress::of(THINGS[1], "checked", verbosity);
+    let mut moving = Progress::for_things(THINGS[1], "moved", verbosity);
+    let mut checking = Progress::for_things(THINGS[1], "checked", verbosity);
     let told = |event: RekeyEvent<'_>| match event {
-        RekeyEvent::Moved(so_far) => moving.tell_rekey(so_far),
+        RekeyEvent::Moved(so_far) => moving.print_rekey(so_far),
         RekeyEvent::UnreadableMessages(count) => {
             let [one, many] = MESSAGES;
             let things = if count == 1 { one } else { many };
             eprintln!("{count} {things} of moved conversations cannot be decrypted");
         }
-        RekeyEvent::Checked(count) => checking.tell(count, None),
+        RekeyEvent::Checked(count) => checking.print_count(count, None),
         RekeyEvent::Unreadable(key) => {
             let key = mark_invisible(key);
             eprintln!("the current master key does not decrypt the conversation {key}");
@@ -70,7 +70,7 @@ fn store_and_keys(options: &RekeyOptions) -> Result<(StoreSettings, MasterKeys),
         return Ok((store, keys));
     }
     let dir = DataDir::existing(&options.data_dir)?;
-    let memory = UpSettings::read(&settings, &dir)?.memory;
+    let memory = UpSettings::from_settings(&settings, &dir)?.memory;
     let store = StoreSettings {
         store: memory.store,
         database: memory.database,

@@ -63,7 +63,7 @@ fn stored(store: Option<String>, database: DatabaseSettings) -> Option<StoreSett
 
 impl Deployment {
     /// Returns the deployment, and findings about its configuration.
-    pub(super) fn of(arguments: &DoctorArgs) -> Result<(Self, Vec<Finding>), Failure> {
+    pub(super) fn from_args(arguments: &DoctorArgs) -> Result<(Self, Vec<Finding>), Failure> {
         let (mut deployment, findings) = match &arguments.config {
             Some(file) => Self::configured(file, arguments),
             None => (Self::up(&arguments.data_dir)?, Vec::new()),
@@ -114,7 +114,7 @@ impl Deployment {
     /// were reported before.
     fn configured_up(settings: &Settings, path: &Path) -> (Self, Option<Finding>) {
         let dir = DataDir::at(path);
-        let Ok(up) = UpSettings::read(settings, &dir) else {
+        let Ok(up) = UpSettings::from_settings(settings, &dir) else {
             return (Self::default(), None);
         };
         let about = FindingSubject::new("data directory", path.display().to_string());

@@ -46,7 +46,7 @@ fn examine_one(key: &KeyFile) -> Finding {
         let remedy = "specify a key file, the same for every replica; `wardgate certs dev` creates one for trials";
         return about.fail("is missing", remedy);
     };
-    if let Err(error) = read(path, key.kind) {
+    if let Err(error) = check_key(path, key.kind) {
         return about.fail(error.to_string(), "restore it from the backup of the keys");
     }
     let shown = path.display();
@@ -66,7 +66,7 @@ fn examine_one(key: &KeyFile) -> Finding {
     }
 }
 
-fn read(path: &Path, kind: KeyKind) -> Result<(), Error> {
+fn check_key(path: &Path, kind: KeyKind) -> Result<(), Error> {
     match kind {
         KeyKind::PermitPrivate => data_dir::permit_signer(path).map(drop),
         KeyKind::PermitPublic => data_dir::permit_verifier(&[path.to_owned()]).map(drop),

@@ -42,7 +42,7 @@ fn create(arguments: &BundleCreation) -> Result<(), Failure> {
     }
     let mut named = BTreeSet::new();
     for path in &tests {
-        let file = super::test::read(path)?;
+        let file = super::test::read_test_file(path)?;
         named.extend(file.tests.into_iter().flat_map(|test| test.tools));
     }
     let offers = super::offers(arguments.tools.as_deref(), directory)?;
@@ -64,7 +64,7 @@ fn create(arguments: &BundleCreation) -> Result<(), Failure> {
 fn verify(arguments: &BundleVerification) -> Result<(), Failure> {
     let mut verifier = BundleVerifier::default();
     for path in &arguments.public_keys {
-        let pem = read(path)?;
+        let pem = read_text(path)?;
         if !verifier.add_pem(&pem) {
             return Err(format!("{} is not an Ed25519 public key in PEM", path.display()).into());
         }
@@ -97,13 +97,13 @@ fn files(directory: &Path, tests: &[PathBuf]) -> Result<Vec<BundledFile>, Failur
             .ok_or_else(|| format!("the name of {} is not UTF-8; rename it", path.display()))?;
         Ok(BundledFile {
             path: inside.to_owned(),
-            text: read(&path)?,
+            text: read_text(&path)?,
         })
     };
     paths.into_iter().map(file).collect()
 }
 
-fn read(path: &Path) -> Result<String, Failure> {
+fn read_text(path: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(path)
         .map_err(|error| format!("cannot read {}: {error}", path.display()).into())
 }

@@ -51,7 +51,7 @@ pub(super) async fn run(arguments: &PolicyReplay, verbosity: LogVerbosity) -> Re
         let batch = batches.next().await;
         if let Some(deciding) = under_way.take() {
             report.extend(deciding.await?);
-            progress.tell(read, None);
+            progress.print_count(read, None);
         }
         let Some(batch) = batch else {
             break;

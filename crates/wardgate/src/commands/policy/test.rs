@@ -15,7 +15,7 @@ pub(super) fn run(arguments: &PolicyTestRun) -> Result<(), Failure> {
     let offers = super::offers(arguments.tools.as_deref(), &arguments.directory)?;
     let mut files = Vec::new();
     for path in test_files(&arguments.directory)? {
-        let file = read(&path)?;
+        let file = read_test_file(&path)?;
         files.push((path, file));
     }
     if files.is_empty() {
@@ -41,7 +41,7 @@ pub(super) fn run(arguments: &PolicyTestRun) -> Result<(), Failure> {
     Ok(())
 }
 
-pub(super) fn read(path: &PathBuf) -> Result<TestFile, Failure> {
+pub(super) fn read_test_file(path: &PathBuf) -> Result<TestFile, Failure> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     wardgate_yaml::parse(&text)

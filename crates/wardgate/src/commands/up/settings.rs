@@ -23,7 +23,7 @@ pub(crate) struct UpSettings {
 
 impl UpSettings {
     /// Reads every section. Keys and stores of `dir` are named but not opened.
-    pub(crate) fn read(settings: &Settings, dir: &DataDir) -> Result<Self, Failure> {
+    pub(crate) fn from_settings(settings: &Settings, dir: &DataDir) -> Result<Self, Failure> {
         let set = |section: &mut Dict, key: &str, value: String| {
             section.entry(key.to_owned()).or_insert(value.into());
         };

@@ -14,7 +14,7 @@ fn entry(resources: &Value) -> Value {
     })
 }
 
-fn read(entry: &Value) -> Result<Skill, &'static str> {
+fn parse_entry(entry: &Value) -> Result<Skill, &'static str> {
     Skill::parse("notes", &entry.to_string(), |uri| !uri.contains("secret"))
 }
 
@@ -33,16 +33,16 @@ fn its_files_name_the_source_and_everything_else_stays_as_it_was_written() {
     for kept in [r#""version":1.10"#, r#""x":1.0"#, r#""a":2.50"#] {
         assert!(skill.definition.contains(kept), "{kept}");
     }
-    let dynamic = read(&self::entry(&json!("dynamic"))).ok().unwrap();
+    let dynamic = parse_entry(&self::entry(&json!("dynamic"))).ok().unwrap();
     assert!(dynamic.whole().contains(r#""resources":"dynamic""#));
 }
 
 #[test]
 fn what_breaks_a_rule_of_the_extension_is_kept_out() {
     let with = |more: &[Value]| entry(&[&[file("SKILL.md")], more].concat().into());
-    assert!(read(&with(&[file("a/b.py"), file("..b")])).is_ok());
+    assert!(parse_entry(&with(&[file("a/b.py"), file("..b")])).is_ok());
     let most = (0..511).map(|n| file(&n.to_string())).collect::<Vec<_>>();
-    assert!(read(&with(&most)).is_ok());
+    assert!(parse_entry(&with(&most)).is_ok());
     let mut bad = vec![
         (with(&[&most[..], &[file("one too many")]].concat()), "512"),
         (with(&[file("SKILL.md")]), "twice"),
@@ -90,7 +90,7 @@ fn what_breaks_a_rule_of_the_extension_is_kept_out() {
         bad.push((entry, why));
     }
     for (entry, why) in bad {
-        let refused = read(&entry).err().unwrap_or("it was taken");
+        let refused = parse_entry(&entry).err().unwrap_or("it was taken");
         assert!(refused.contains(why), "{refused}: {entry}");
     }
 }

@@ -24,7 +24,10 @@ fn arguments_that_do_not_fit_the_question_are_refused_without_being_repeated() {
         json!({ "conversation_id": "secret", "content": "x", "message_id": "turn/0" }),
     ] {
         let arguments = arguments.as_object().unwrap().clone();
-        let refused = read::<Add>(&arguments).err().unwrap().to_string();
+        let refused = parse_arguments::<Add>(&arguments)
+            .err()
+            .unwrap()
+            .to_string();
         assert!(!refused.contains("secret"), "{refused}");
     }
 }

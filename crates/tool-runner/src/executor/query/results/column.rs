@@ -25,7 +25,7 @@ pub(super) enum ColumnType {
 }
 
 impl ColumnType {
-    fn of(value: &Value) -> Self {
+    fn from_value(value: &Value) -> Self {
         match value {
             Value::Null => Self::Null,
             Value::Bool(_) => Self::Boolean,
@@ -78,11 +78,11 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    pub(super) fn of(rows: &[Row]) -> Self {
+    pub(super) fn from_rows(rows: &[Row]) -> Self {
         let mut names = Vec::new();
         let mut types: HashMap<Arc<str>, ColumnType> = HashMap::new();
         for (name, value) in rows.iter().flat_map(Row::fields) {
-            let kind = ColumnType::of(value);
+            let kind = ColumnType::from_value(value);
             if let Some(known) = types.get_mut(name) {
                 *known = known.join(kind);
             } else {
@@ -151,7 +151,7 @@ mod tests {
             .iter()
             .map(|value| Row::new(vec![(Arc::from("c"), value.clone())]))
             .collect();
-        Columns::of(&rows).get("of", "c").unwrap()
+        Columns::from_rows(&rows).get("of", "c").unwrap()
     }
 
     #[test]
