@@ -212,7 +212,7 @@ impl<'a> SignedInClient<'a> {
     /// Requests an authorization for this scope, which the user grants in their browser.
     async fn authorize(&mut self, scope: Option<&str>) {
         let verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
-        let challenge = base64url(Digest::of(verifier.as_bytes()).as_bytes());
+        let challenge = base64url(Digest::compute(verifier.as_bytes()).as_bytes());
         let state = "ey/lnTwSm9FUcQN/Qds+=";
         let mut request = vec![
             ("response_type", "code"),

@@ -83,7 +83,7 @@ async fn the_leaf_hash_is_that_of_the_stored_bytes() {
     for (row, record) in rows.iter().zip(&records) {
         let (stored, canonical): (Vec<u8>, Vec<u8>) = (row.get(0), row.get(1));
         // RFC 6962, section 2.1.
-        let computed = Digest::of(&[&[0], canonical.as_slice()].concat());
+        let computed = Digest::compute(&[&[0], canonical.as_slice()].concat());
         assert_eq!(stored, computed.as_bytes());
         assert_eq!(record["leaf_hash"], computed.to_string());
         let canonical: Value = serde_json::from_slice(&canonical).unwrap();

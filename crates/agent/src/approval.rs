@@ -96,7 +96,7 @@ impl Person {
     pub(crate) fn from_caller(caller: &Caller) -> Self {
         let parts = [caller.issuer(), caller.subject(), caller.tenant()];
         let parts = serde_json::Value::from(parts.as_slice()).to_string();
-        Self(Digest::of(parts.as_bytes()).to_string())
+        Self(Digest::compute(parts.as_bytes()).to_string())
     }
 }
 

@@ -85,7 +85,7 @@ pub fn call_digest(call: &CallToApprove, policy_hash: Digest, approvers: &Approv
         .and(call.caller.digest().as_bytes())
         .and(call.tool.name.as_str().as_bytes())
         .and(call.tool.definition_digest.as_bytes())
-        .and(Digest::of(&call.arguments).as_bytes())
+        .and(Digest::compute(&call.arguments).as_bytes())
         .and(policy_hash.as_bytes())
         .and(approvers.to_string().as_bytes())
         .digest()

@@ -155,13 +155,13 @@ mod tests {
 
     const ANOMALY: &str = r#"{"anomaly":"watched_policy","caller":{"issuer":"i","subject":"anna","tenant":"north"},"client_ip":"192.0.2.7","count":1,"event":"anomaly","last_sequence":6,"policy":"break-glass-reads","threshold":1,"time":"2025-11-11T13:50:00.000042Z","version":1,"within_seconds":900}"#;
 
-    fn of(format: EventFormat, record: &str) -> Vec<ExportEvent> {
-        let conversion = of_bytes(format, record.as_bytes());
+    fn convert_text(format: EventFormat, record: &str) -> Vec<ExportEvent> {
+        let conversion = convert_bytes(format, record.as_bytes());
         assert!(!conversion.is_unreadable);
         conversion.events
     }
 
-    fn of_bytes(format: EventFormat, record: &[u8]) -> ConvertedRecord {
+    fn convert_bytes(format: EventFormat, record: &[u8]) -> ConvertedRecord {
         let export = ExportSettings {
             name: "soc".to_owned(),
             format,
@@ -173,7 +173,7 @@ mod tests {
         };
         let source = SourceRecord {
             sequence: 7,
-            leaf_hash: Digest::of(b"leaf"),
+            leaf_hash: Digest::compute(b"leaf"),
             canonical: record.to_vec(),
         };
         let now = Timestamp::from_micros(1_762_869_000_000_000);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     fn ocsf(record: &str) -> Vec<Value> {
-        let events = of(EventFormat::Ocsf, record);
+        let events = convert_text(EventFormat::Ocsf, record);
         events
             .iter()
             .map(|event| serde_json::from_str(&event.text).unwrap())
@@ -189,7 +189,7 @@ mod tests {
     }
 
     fn cef(record: &str) -> Vec<String> {
-        of(EventFormat::Cef, record)
+        convert_text(EventFormat::Cef, record)
             .into_iter()
             .map(|event| event.text)
             .collect()
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(event["metadata"]["uid"], "example.com/audit#7");
         assert_eq!(
             event["metadata"]["original_event_uid"],
-            Digest::of(b"leaf").to_string()
+            Digest::compute(b"leaf").to_string()
         );
         assert_eq!(event["actor"]["user"]["name"], "dr.yenji");
         assert_eq!(
@@ -317,7 +317,7 @@ mod tests {
             let ConvertedRecord {
                 events,
                 is_unreadable: true,
-            } = of_bytes(EventFormat::Ocsf, record.as_bytes())
+            } = convert_bytes(EventFormat::Ocsf, record.as_bytes())
             else {
                 panic!("{record} is understood")
             };
@@ -332,10 +332,10 @@ mod tests {
             assert_eq!(event["metadata"]["event_code"], "unreadable");
             assert_eq!(event["raw_data"], record);
         }
-        let events = of_bytes(EventFormat::Ocsf, b"\xff\x00").events;
+        let events = convert_bytes(EventFormat::Ocsf, b"\xff\x00").events;
         let event: Value = serde_json::from_str(&events[0].text).unwrap();
         assert_eq!(event["raw_data"], "base64:/wA=");
-        let line = &of_bytes(EventFormat::Cef, other.as_bytes()).events[0].text;
+        let line = &convert_bytes(EventFormat::Cef, other.as_bytes()).events[0].text;
         assert!(
             line.contains("|unreadable|Record not understood|6|rt=1762869000000 "),
             "{line}"

@@ -185,7 +185,7 @@ impl<F: RecordFeed> RecordExporter<F> {
         }
         loop {
             size.mark_unchanged();
-            let page = self.feed.read(position, PAGE).await?;
+            let page = self.feed.read_records(position, PAGE).await?;
             if let Some(sequence) = page.first_damaged() {
                 self.count_failures("damaged", page.damaged);
                 tracing::error!(

@@ -31,7 +31,7 @@ pub trait RecordFeed: Send + Sync {
     fn size(&self) -> impl Future<Output = Result<u64, FeedError>> + Send;
 
     /// Returns at most `limit` records from `from` on, in order.
-    fn read(
+    fn read_records(
         &self,
         from: u64,
         limit: u64,
@@ -121,7 +121,7 @@ mod tests {
     fn record(sequence: u64) -> SourceRecord {
         SourceRecord {
             sequence,
-            leaf_hash: Digest::of(b"leaf"),
+            leaf_hash: Digest::compute(b"leaf"),
             canonical: Vec::new(),
         }
     }

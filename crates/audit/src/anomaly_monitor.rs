@@ -112,7 +112,7 @@ impl AnomalyMonitor {
         let mut detector = self.detector_at(position).await?;
         loop {
             size.mark_unchanged();
-            let page = self.feed.read(position, PAGE).await?;
+            let page = self.feed.read_records(position, PAGE).await?;
             if page.next == position {
                 if let Ok(Ok(())) = timeout(RENEWAL, size.changed()).await {
                     sleep(GATHER).await;

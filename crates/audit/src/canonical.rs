@@ -62,14 +62,14 @@ pub(crate) struct RecordEntry {
 
 impl RecordEntry {
     /// Creates the entry of `record`. `details` are the sealed details of an outcome.
-    pub(crate) fn of(
+    pub(crate) fn from_record(
         record: &Record,
         mac_key: &MacKey,
         details: Option<SealedDetails>,
     ) -> Result<Self, InvalidMessage> {
         match &record.event {
             Event::Intent(subject) => {
-                let call = CallRecord::of("intent", record.time, subject, mac_key)?;
+                let call = CallRecord::new("intent", record.time, subject, mac_key)?;
                 Self::of_call(&call, "intent", record.time, None)
             }
             Event::Outcome(outcome) => Self::of_outcome(record.time, outcome, mac_key, details),
@@ -77,7 +77,7 @@ impl RecordEntry {
             Event::AdminChange(change) => Self::of_admin_change(record.time, change),
             Event::MemoryAccess(access) => Self::of_memory_access(record.time, access, mac_key),
             Event::Execution(call) => {
-                let call = CallRecord::of("execution", record.time, call, mac_key)?;
+                let call = CallRecord::new("execution", record.time, call, mac_key)?;
                 let entry = Self::of_call(&call, "execution", record.time, None)?;
                 // A call may be executed more than once, each time with its own record, so the records must not count as
                 // duplicates.
@@ -120,7 +120,7 @@ impl RecordEntry {
             rows_withheld: Some(integer(outcome.rows_withheld, "outcome.rows_withheld")?),
             status: outcome.status.as_str().into(),
             violation: Some(is_violation(outcome)),
-            ..CallRecord::of("outcome", time, &outcome.call, mac_key)?
+            ..CallRecord::new("outcome", time, &outcome.call, mac_key)?
         };
         let entry = Self::of_call(&call, "outcome", time, Some(outcome.status))?;
         let Some(SealedDetails {
@@ -182,7 +182,7 @@ impl RecordEntry {
     ) -> Result<Self, InvalidMessage> {
         let operator = change.operator.as_deref();
         let bundle = operator.and_then(|it| it.decision.bundle);
-        let bundle = bundle.map(|it| RecordBundle::of(it, "operator.bundle.version"));
+        let bundle = bundle.map(|it| RecordBundle::from_reference(it, "operator.bundle.version"));
         let bundle = bundle.transpose()?;
         let status = match (change.is_allowed(), change.failed) {
             (false, _) => Some(Status::Denied.as_str()),
@@ -229,11 +229,11 @@ impl RecordEntry {
         let call = &access.call;
         let micros = u64::try_from(access.duration.as_micros()).unwrap_or(u64::MAX);
         let conversation = access.conversation.map(|key| key.to_string());
-        let decision = Decision::of(call)?;
+        let decision = Decision::from_call(call)?;
         let canonical = MemoryRecord {
             arguments_hmac: mac_key.mac(call.arguments_digest).to_hex(),
             call_id: call.call_id.to_string(),
-            caller: RecordCaller::of(call),
+            caller: RecordCaller::from_call(call),
             client_ip: &call.client_ip,
             conversation: conversation.as_deref(),
             decision,
@@ -417,7 +417,7 @@ struct RecordCaller<'a> {
 }
 
 impl<'a> RecordCaller<'a> {
-    fn of(call: &'a CallFacts) -> Self {
+    fn from_call(call: &'a CallFacts) -> Self {
         Self {
             issuer: call.issuer.as_str().into(),
             roles: call.roles.as_slice().into(),
@@ -540,7 +540,10 @@ struct AnomalyRecord<'a> {
 
 impl RecordBundle {
     /// Returns the bundle as records contain it. `field` names the version in the error for one that is too large.
-    fn of(bundle: BundleReference, field: &'static str) -> Result<Self, InvalidMessage> {
+    fn from_reference(
+        bundle: BundleReference,
+        field: &'static str,
+    ) -> Result<Self, InvalidMessage> {
         Ok(Self {
             digest: bundle.digest.to_hex(),
             version: integer(bundle.version, field)?,
@@ -550,9 +553,9 @@ impl RecordBundle {
 
 impl<'a> Decision<'a> {
     /// Returns the decision about `call`, or `None` if the policy made none.
-    fn of(call: &'a CallFacts) -> Result<Option<Self>, InvalidMessage> {
+    fn from_call(call: &'a CallFacts) -> Result<Option<Self>, InvalidMessage> {
         let bundle = call.bundle;
-        let bundle = bundle.map(|it| RecordBundle::of(it, "call.bundle.version"));
+        let bundle = bundle.map(|it| RecordBundle::from_reference(it, "call.bundle.version"));
         let bundle = bundle.transpose()?;
         Ok(call.decision_id.map(|id| Self {
             bundle,
@@ -564,18 +567,18 @@ impl<'a> Decision<'a> {
 }
 
 impl<'a> CallRecord<'a> {
-    fn of(
+    fn new(
         event: &'static str,
         time: Timestamp,
         subject: &'a CallFacts,
         mac_key: &MacKey,
     ) -> Result<Self, InvalidMessage> {
-        let decision = Decision::of(subject)?;
+        let decision = Decision::from_call(subject)?;
         Ok(Self {
             approval_id: subject.approval_id.map(|id| id.to_string()),
             arguments_hmac: mac_key.mac(subject.arguments_digest).to_hex().into(),
             call_id: subject.call_id.to_string().into(),
-            caller: RecordCaller::of(subject),
+            caller: RecordCaller::from_call(subject),
             client_ip: subject.client_ip.as_str().into(),
             conversation_hmac: subject
                 .conversation

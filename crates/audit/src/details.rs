@@ -53,7 +53,7 @@ struct CallKey {
 
 impl CallKey {
     /// Derives the key from the keys of the data subjects, which are in the order of their tags.
-    fn of(keys: &[[u8; 32]]) -> Self {
+    fn from_subject_keys(keys: &[[u8; 32]]) -> Self {
         let joined = Digest::of_parts(keys.iter().map(<[u8; 32]>::as_slice));
         let [sealing, commitment] = derive_keys(joined.as_bytes(), [SEALING, COMMITMENTS]);
         Self {
@@ -105,7 +105,9 @@ impl DetailsVault {
         let vault = Self::under(in_force, keys, reader);
         let common = [common_tag()];
         let common = vault.keys_or_new(&common, appends, ambient).await?;
-        vault.common.get_or_init(|| CallKey::of(&common));
+        vault
+            .common
+            .get_or_init(|| CallKey::from_subject_keys(&common));
         Ok(vault)
     }
 
@@ -143,12 +145,13 @@ impl DetailsVault {
             Some(common) if subjects.is_empty() => common,
             _ => {
                 let tags = tags_or_common(subjects.iter().map(|(tag, _)| *tag));
-                of_subjects = CallKey::of(&self.keys_or_new(&tags, appends, ambient).await?);
+                of_subjects =
+                    CallKey::from_subject_keys(&self.keys_or_new(&tags, appends, ambient).await?);
                 &of_subjects
             }
         };
         let mut plain = Vec::with_capacity(USUAL_BYTES);
-        serde_json::to_writer(&mut plain, &PlainDetails::of(details))
+        serde_json::to_writer(&mut plain, &PlainDetails::from_details(details))
             .map_err(|_| Error::NotDurable)?;
         let sealed = call_key.sealing.seal(&about_call(call_id), &plain, ambient);
         Ok(SealedDetails {
@@ -174,7 +177,7 @@ impl DetailsVault {
         let Some(keys) = keys else {
             return Ok(Some(RecordDetails::Erased));
         };
-        let call_key = CallKey::of(&keys);
+        let call_key = CallKey::from_subject_keys(&keys);
         // The details are sealed with other keys than the present ones: their keys were destroyed, and new ones were created
         // since.
         let Ok(plain) = call_key.sealing.open(&about_call(call_id), sealed) else {
@@ -336,7 +339,7 @@ struct PlainSubject {
 }
 
 impl<'a> PlainDetails<'a> {
-    fn of(details: &'a CallDetails) -> Self {
+    fn from_details(details: &'a CallDetails) -> Self {
         let arguments = details.arguments.declared.iter();
         let arguments = arguments.map(|argument| PlainArgument {
             name: &argument.name,

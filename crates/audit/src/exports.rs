@@ -145,7 +145,7 @@ impl RecordFeed for StoreFeed {
         Ok(self.reader.head().await?.size)
     }
 
-    async fn read(&self, from: u64, limit: u64) -> Result<FeedPage, FeedError> {
+    async fn read_records(&self, from: u64, limit: u64) -> Result<FeedPage, FeedError> {
         Ok(self.read_page(from, limit).await?)
     }
 }

@@ -47,7 +47,7 @@ impl BytesFilter {
     /// record is no longer known.
     pub(crate) fn includes(&self, found: &QueriedRecord) -> bool {
         match found {
-            QueriedRecord::Intact(stored) => RecordContent::of(&stored.record)
+            QueriedRecord::Intact(stored) => RecordContent::parse(&stored.record)
                 .is_some_and(|content| self.includes_content(&content)),
             QueriedRecord::Damaged(_) => self.tenant.is_none(),
         }
@@ -97,7 +97,7 @@ impl RecordFilter {
 
 impl RecordFilter {
     /// Creates the filter of a request. `tags` is needed to compute the tag of a data subject.
-    pub(crate) fn of(filter: AuditFilter, tags: Option<&TagKey>) -> Result<Self, Error> {
+    pub(crate) fn new(filter: AuditFilter, tags: Option<&TagKey>) -> Result<Self, Error> {
         if tags.is_none() && (filter.data_subject.is_some() || filter.with_details) {
             return Err(Error::NoDetailsKey);
         }
@@ -154,7 +154,7 @@ mod tests {
     fn includes(filter: &BytesFilter, record: &str) -> bool {
         filter.includes(&QueriedRecord::Intact(StoredRecord {
             sequence: 0,
-            leaf_hash: Digest::of(b""),
+            leaf_hash: Digest::compute(b""),
             record: record.to_owned().into(),
             details: None,
         }))

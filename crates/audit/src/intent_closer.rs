@@ -103,7 +103,7 @@ impl IntentCloser {
             for intent in intents.records {
                 let intent = intent.map_err(Error::Damaged).and_then(|stored| {
                     let sequence = stored.sequence;
-                    OpenIntent::read(&stored).map(|intent| (sequence, intent))
+                    OpenIntent::from_stored_row(&stored).map(|intent| (sequence, intent))
                 });
                 match intent {
                     Ok((_, intent)) if intent.time < abandoned_before => abandoned.push(intent),

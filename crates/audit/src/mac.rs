@@ -21,7 +21,7 @@ impl MacKey {
 
     /// Returns a value that identifies the key and reveals nothing else about it.
     pub(crate) fn check_value(&self) -> Digest {
-        self.mac(Digest::of(CHECK))
+        self.mac(Digest::compute(CHECK))
     }
 
     /// Returns the HMAC-SHA-256 of the 32 bytes of `digest`.
@@ -45,7 +45,7 @@ mod tests {
     /// The expected value is that of Python `hmac.new(bytes([7]*32), sha256(b"NUGWI").digest(), "sha256")`.
     #[test]
     fn is_hmac_sha_256_over_the_digest() {
-        let mac = MacKey::from_bytes(&[7; 32]).mac(Digest::of(b"NUGWI"));
+        let mac = MacKey::from_bytes(&[7; 32]).mac(Digest::compute(b"NUGWI"));
         assert_eq!(
             mac.to_string(),
             "5f858e08b9af944f8c2498d0646b2983ebc0cab784b6a313a504995759ea968a"

@@ -89,7 +89,7 @@ fn restrict_subject(
 
 impl OperatorAccess {
     /// Returns the records that match, after recording that the holder of `token` reads them.
-    pub(crate) async fn read(
+    pub(crate) async fn read_records(
         &self,
         token: &str,
         filter: AuditFilter,
@@ -207,7 +207,7 @@ impl OperatorAccess {
             }
         };
         let proof = proof::prove(&self.reader, sequence, kind).await?;
-        let record = RecordContent::of(proof.extra.as_deref().unwrap_or_default());
+        let record = RecordContent::parse(proof.extra.as_deref().unwrap_or_default());
         let is_theirs = |tenant: String| record.is_some_and(|record| record.is_of_tenant(&tenant));
         if tenant_of(&operator).is_none_or(is_theirs) {
             return Ok(proof);
@@ -428,7 +428,7 @@ impl OperatorAccess {
         operator: &IdentifiedOperator,
         filter: AuditFilter,
     ) -> Result<RecordFilter, Error> {
-        let filter = RecordFilter::of(restrict(operator, filter), Some(self.vault.tags()))?;
+        let filter = RecordFilter::new(restrict(operator, filter), Some(self.vault.tags()))?;
         Ok(RecordFilter {
             bytes: BytesFilter {
                 tenant: tenant_of(operator),
@@ -499,7 +499,7 @@ impl OperatorAccess {
             return false;
         };
         found.records.iter().flatten().any(|row| {
-            let content = || RecordContent::of(&row.canonical);
+            let content = || RecordContent::parse(&row.canonical);
             tenant.is_none_or(|tenant| content().is_some_and(|it| it.is_of_tenant(tenant)))
         })
     }
@@ -508,7 +508,7 @@ impl OperatorAccess {
     /// subject by the tag that records contain, and a tool by [`Self::recorded_name`].
     async fn describe(&self, operator: &IdentifiedOperator, filter: &RecordFilter) -> String {
         let subject = filter.subject.as_ref().map(|subject| {
-            let digest = Digest::of(subject.as_bytes());
+            let digest = Digest::compute(subject.as_bytes());
             format!("user=hmac:{}", self.mac_key.mac(digest))
         });
         let tool = self.recorded_name(operator, filter).await;

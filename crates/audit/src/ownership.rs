@@ -21,7 +21,7 @@ pub(crate) struct StoreLock(Option<File>);
 impl StoreLock {
     /// Takes the lock of the store at `address`, and returns whether no other service holds it. If the file system does not
     /// support locks, or the store is not a file, another service is assumed.
-    pub(crate) fn take(address: &Address) -> (Self, bool) {
+    pub(crate) fn acquire(address: &Address) -> (Self, bool) {
         let Address::Sqlite(path) = address else {
             return (Self(None), false);
         };

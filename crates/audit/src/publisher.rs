@@ -76,7 +76,7 @@ impl LogKey {
 
     /// Returns the default origin, which is derived from the key and therefore differs between logs with different keys.
     fn default_origin(&self) -> Result<String, Error> {
-        let digest = Digest::of(self.verifier_key(UNNAMED)?.to_string().as_bytes());
+        let digest = Digest::compute(self.verifier_key(UNNAMED)?.to_string().as_bytes());
         Ok(format!("wardgate/{}", &digest.to_string()[..16]))
     }
 }

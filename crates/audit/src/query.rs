@@ -155,7 +155,7 @@ async fn open_details(
     let QueriedRecord::Intact(stored) = record else {
         return Ok(());
     };
-    let Some((reference, sealed)) = DetailsReference::of(&stored.record).zip(sealed) else {
+    let Some((reference, sealed)) = DetailsReference::parse(&stored.record).zip(sealed) else {
         return Ok(());
     };
     let details = vault.open_details(

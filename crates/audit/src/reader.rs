@@ -111,7 +111,7 @@ impl RecordReader {
         filter: AuditFilter,
     ) -> Result<impl Stream<Item = Result<QueriedRecord, Error>> + Send + use<>, Error> {
         let tags = self.vault.as_deref().map(DetailsVault::tags);
-        let filter = RecordFilter::of(filter, tags)?;
+        let filter = RecordFilter::new(filter, tags)?;
         let (store, vault) = (self.store.clone(), self.vault.clone());
         Ok(query::run(store, vault, filter, IndexCorruption::default()))
     }

@@ -28,7 +28,7 @@ impl RecentLeaves {
     }
 
     /// Removes and returns the hashes of `range`, and removes all before them. Returns `None` if not all of them are present.
-    pub(crate) fn take(&mut self, range: &Range<u64>) -> Option<Vec<Hash>> {
+    pub(crate) fn take_range(&mut self, range: &Range<u64>) -> Option<Vec<Hash>> {
         if range.start < self.first || range.end > self.end() {
             return None;
         }
@@ -56,10 +56,10 @@ mod tests {
         let mut recent = RecentLeaves::default();
         recent.add(0, leaves(0..3).into_iter());
         recent.add(3, leaves(3..5).into_iter());
-        assert_eq!(recent.take(&(1..4)), Some(leaves(1..4)));
-        assert_eq!(recent.take(&(1..4)), None, "they are gone");
-        assert_eq!(recent.take(&(4..6)), None, "one is not here yet");
-        assert_eq!(recent.take(&(4..5)), Some(leaves(4..5)));
+        assert_eq!(recent.take_range(&(1..4)), Some(leaves(1..4)));
+        assert_eq!(recent.take_range(&(1..4)), None, "they are gone");
+        assert_eq!(recent.take_range(&(4..6)), None, "one is not here yet");
+        assert_eq!(recent.take_range(&(4..5)), Some(leaves(4..5)));
     }
 
     #[test]
@@ -67,8 +67,8 @@ mod tests {
         let mut recent = RecentLeaves::default();
         recent.add(0, leaves(0..3).into_iter());
         recent.add(4, leaves(4..6).into_iter());
-        assert_eq!(recent.take(&(0..6)), None);
-        assert_eq!(recent.take(&(4..6)), Some(leaves(4..6)));
+        assert_eq!(recent.take_range(&(0..6)), None);
+        assert_eq!(recent.take_range(&(4..6)), Some(leaves(4..6)));
     }
 
     #[test]

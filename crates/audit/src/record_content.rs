@@ -49,7 +49,7 @@ struct RecordDecision {
 
 impl<'a> RecordContent<'a> {
     /// Parses the canonical bytes. Returns `None` if they are not a record.
-    pub(crate) fn of(canonical: &'a [u8]) -> Option<Self> {
+    pub(crate) fn parse(canonical: &'a [u8]) -> Option<Self> {
         serde_json::from_slice(canonical).ok()
     }
 
@@ -84,7 +84,7 @@ pub(crate) struct DetailsReference<'a> {
 
 impl<'a> DetailsReference<'a> {
     /// Parses the canonical bytes. Returns `None` if the record has no details.
-    pub(crate) fn of(canonical: &'a [u8]) -> Option<Self> {
+    pub(crate) fn parse(canonical: &'a [u8]) -> Option<Self> {
         serde_json::from_slice(canonical).ok()
     }
 
@@ -120,7 +120,7 @@ wardgate_store::from_row!(IndexedColumns {
 impl IndexedColumns {
     /// Returns the values that the columns have if `canonical` was not changed, or `None` if it is not a record. For an event
     /// that only a newer program knows, the subject and the tool are taken from `stored`.
-    pub(crate) fn of(canonical: &[u8], stored: &Self) -> Option<Self> {
+    pub(crate) fn from_canonical(canonical: &[u8], stored: &Self) -> Option<Self> {
         #[derive(Deserialize)]
         struct IndexedMembers<'a> {
             #[serde(borrow)]

@@ -234,7 +234,7 @@ fn find_tenant(records: &[StoredRow], tenants: &[(&str, String)]) -> Option<Stri
     }
     let contents = records
         .iter()
-        .map(|record| RecordContent::of(&record.canonical));
+        .map(|record| RecordContent::parse(&record.canonical));
     let contents: Vec<_> = contents.flatten().collect();
     let is_held = |tenant: &str| contents.iter().any(|content| content.is_of_tenant(tenant));
     let held = tenants.iter().find(|(tenant, _)| is_held(tenant));
@@ -267,7 +267,7 @@ mod tests {
         };
         let event = Event::Refusals(refusals);
         let record = Record { time, event };
-        RecordEntry::of(&record, &MacKey::from_bytes(&[7; 32]), None).unwrap()
+        RecordEntry::from_record(&record, &MacKey::from_bytes(&[7; 32]), None).unwrap()
     }
 
     /// Creates a store with 600 old records and a recent one, all covered by a checkpoint, and returns its retention policy.

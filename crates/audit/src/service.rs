@@ -75,7 +75,7 @@ pub async fn service(
     config.validate()?;
     let address = Address::new(&config.store, &config.database)?;
     store::prepare(&address, &config.database).await?;
-    let (lock, is_alone) = StoreLock::take(&address);
+    let (lock, is_alone) = StoreLock::acquire(&address);
     let reader = StoreReader::new(&address, &config.database);
     let copy = second_copy(&config, &reader).await?;
     let appends = writer::start(address.clone(), config.write_limit, copy).await?;
@@ -251,7 +251,7 @@ impl RecordWriter {
             }
             _ => None,
         };
-        let entry = RecordEntry::of(record, &self.mac_key, details)?;
+        let entry = RecordEntry::from_record(record, &self.mac_key, details)?;
         self.appends.append(entry, retry).await
     }
 }
@@ -287,7 +287,7 @@ impl AuditService for Audit {
     ) -> Result<Response<Self::QueryStream>, Status> {
         let filter = AuditFilter::try_from(request.into_inner()).map_err(Error::from);
         let filter =
-            filter.and_then(|filter| RecordFilter::of(filter, Some(self.records.details.tags())));
+            filter.and_then(|filter| RecordFilter::new(filter, Some(self.records.details.tags())));
         let filter = filter.map_err(|error| status(&error))?;
         let records = query::run(
             self.reader.clone(),
@@ -343,7 +343,7 @@ impl AuditService for Audit {
         } = request.into_inner();
         let filter = AuditFilter::try_from(query.unwrap_or_default());
         let filter = filter.map_err(|error| wardgate_rpc::invalid(&error))?;
-        let records = self.operators.read(&caller_token, filter);
+        let records = self.operators.read_records(&caller_token, filter);
         let records = records.await.map_err(|error| status(&error))?;
         Ok(streaming(records, |found| pb::ReadRecordsResponse {
             record: Some(response(found)),

@@ -151,7 +151,7 @@ pub(crate) fn open(path: &Path) -> Result<File, VerificationError> {
     })
 }
 
-pub(crate) fn read(path: &Path) -> Result<Vec<u8>, VerificationError> {
+pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, VerificationError> {
     let mut bytes = Vec::new();
     let read = open(path)?.take(MAX_FILE + 1).read_to_end(&mut bytes);
     match read {
@@ -165,7 +165,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, VerificationError> {
 }
 
 pub(crate) fn read_text(path: &Path) -> Result<String, VerificationError> {
-    let text = String::from_utf8(read(path)?);
+    let text = String::from_utf8(read_file(path)?);
     text.map_err(|error| VerificationError::Read {
         path: path.to_owned(),
         source: std::io::Error::new(std::io::ErrorKind::InvalidData, error.utf8_error()),

@@ -16,7 +16,7 @@ use crate::receipt::CallReceipt;
 use crate::record_line::{CHECKPOINT, RECORDS, write_line};
 use crate::second_copy::check_marker;
 use crate::verification_input::{
-    VerificationError, open, read, read_checkpoint, read_receipt, read_text,
+    VerificationError, open, read_checkpoint, read_file, read_receipt, read_text,
 };
 
 /// The result of a successful verification.
@@ -161,7 +161,7 @@ impl Directory<'_> {
                 }
             };
             let path = self.0.join(id.path());
-            if read(&path)? != hashes.as_flattened() {
+            if read_file(&path)? != hashes.as_flattened() {
                 return Err(VerificationError::Tile(path));
             }
         }
@@ -198,7 +198,7 @@ impl Directory<'_> {
     /// Reads the leaf hashes of removed records.
     fn pruned_hashes(&self, id: TileId) -> Result<Vec<Hash>, VerificationError> {
         let path = self.0.join(id.path());
-        let bytes = read(&path)?;
+        let bytes = read_file(&path)?;
         let (hashes, rest) = bytes.as_chunks::<32>();
         let expected = to_usize(id.range().end - id.range().start);
         if hashes.len() != expected || !rest.is_empty() {
@@ -215,7 +215,7 @@ impl Directory<'_> {
         mut on_record: impl FnMut(&[u8]),
     ) -> Result<Vec<Hash>, VerificationError> {
         let path = self.0.join(id.bundle_path());
-        let bundle = read(&path)?;
+        let bundle = read_file(&path)?;
         let entries = decode_bundle(&bundle);
         let entries = entries.map_err(|source| VerificationError::log(&path, source))?;
         let expected = to_usize(id.range().end - id.range().start);

@@ -188,13 +188,13 @@ mod tests {
         for record in [OUTCOME, ADMIN_CHANGE, MEMORY] {
             let stored = StoredRecord {
                 sequence: 7,
-                leaf_hash: Digest::of(b"abc"),
+                leaf_hash: Digest::compute(b"abc"),
                 record: record.into(),
                 details: None,
             };
             let line = record_line(&stored).unwrap();
             assert_eq!(line["sequence"], 7);
-            assert_eq!(line["leaf_hash"], Digest::of(b"abc").to_string());
+            assert_eq!(line["leaf_hash"], Digest::compute(b"abc").to_string());
             let holds = |part: Value| {
                 part.as_object()
                     .unwrap()

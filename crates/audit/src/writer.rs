@@ -138,7 +138,9 @@ impl AppendQueue {
     /// process.
     pub(crate) fn take_leaf_hashes(&self, range: &Range<u64>) -> Option<Vec<Hash>> {
         let leaves = self.leaves.lock();
-        leaves.unwrap_or_else(PoisonError::into_inner).take(range)
+        leaves
+            .unwrap_or_else(PoisonError::into_inner)
+            .take_range(range)
     }
 
     pub(crate) fn readiness(&self) -> watch::Receiver<Readiness> {

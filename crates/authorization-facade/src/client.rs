@@ -122,5 +122,5 @@ pub(crate) async fn find_client(
 
 /// Returns the digest of a client id, which identifies the client in sealed texts.
 pub(crate) fn digest(client_id: &str) -> String {
-    Digest::of(client_id.as_bytes()).to_string()
+    Digest::compute(client_id.as_bytes()).to_string()
 }

@@ -53,7 +53,7 @@ impl ClientDocuments {
         let Ok(_place) = self.places.try_acquire() else {
             return Err(OAuthError::unavailable());
         };
-        let body = self.read(url).await.map_err(|error| {
+        let body = self.fetch_document(url).await.map_err(|error| {
             tracing::info!(%error, "the metadata document of a client cannot be read");
             NOT_A_CLIENT
         })?;
@@ -75,7 +75,7 @@ impl ClientDocuments {
         fits.then_some(url)
     }
 
-    async fn read(&self, url: Url) -> Result<Vec<u8>, EgressError> {
+    async fn fetch_document(&self, url: Url) -> Result<Vec<u8>, EgressError> {
         let egress = Egress::open(EgressSettings::for_url(
             &url,
             [],

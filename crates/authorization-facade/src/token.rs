@@ -134,7 +134,7 @@ fn further(facade: &AuthorizationFacade) -> Vec<(&str, &str)> {
 
 /// Verifies the PKCE verifier (RFC 7636 §4.6).
 fn verifies(verifier: &str, challenge: &str) -> bool {
-    let digest = Digest::of(verifier.as_bytes());
+    let digest = Digest::compute(verifier.as_bytes());
     (43..=128).contains(&verifier.len()) && URL_SAFE_NO_PAD.encode(digest.as_bytes()) == challenge
 }
 

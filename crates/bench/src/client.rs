@@ -320,7 +320,7 @@ fn verified(
 mod tests {
     use super::*;
 
-    fn of(status: u16, body: &str) -> Result<Box<RawValue>, Fault> {
+    fn verify_answer(status: u16, body: &str) -> Result<Box<RawValue>, Fault> {
         verified(7, status, &Bytes::copy_from_slice(body.as_bytes()), true)
     }
 
@@ -328,28 +328,37 @@ mod tests {
 
     #[test]
     fn only_an_answer_to_this_very_call_that_is_on_record_counts() {
-        assert!(of(200, GOOD).is_ok());
+        assert!(verify_answer(200, GOOD).is_ok());
         let other = GOOD.replace("\"id\":7", "\"id\":8");
         assert_eq!(
-            of(200, &other).unwrap_err(),
+            verify_answer(200, &other).unwrap_err(),
             Fault::Wrong("it has another id")
         );
         let unrecorded = GOOD.replace("receipt", "other");
-        assert_eq!(of(200, &unrecorded).unwrap_err(), Fault::NoReceipt);
+        assert_eq!(
+            verify_answer(200, &unrecorded).unwrap_err(),
+            Fault::NoReceipt
+        );
         let direct = verified(7, 200, &unrecorded.into_bytes().into(), false);
         assert!(direct.is_ok(), "a server itself gives no receipt");
         let failed = GOOD.replace(
             "\"content\":[]",
             r#""isError":true,"content":[{"text":"no"}]"#,
         );
-        assert_eq!(of(200, &failed).unwrap_err(), Fault::Tool("no".to_owned()));
-        assert_eq!(of(503, "busy").unwrap_err(), Fault::Status(503));
         assert_eq!(
-            of(200, "[]").unwrap_err(),
+            verify_answer(200, &failed).unwrap_err(),
+            Fault::Tool("no".to_owned())
+        );
+        assert_eq!(verify_answer(503, "busy").unwrap_err(), Fault::Status(503));
+        assert_eq!(
+            verify_answer(200, "[]").unwrap_err(),
             Fault::Wrong("it is no JSON-RPC message")
         );
         let error = r#"{"id":7,"error":{"code":-32602,"message":"Unknown tool: x"}}"#;
-        assert_eq!(of(400, error).unwrap_err().kind(), "error -32602");
+        assert_eq!(
+            verify_answer(400, error).unwrap_err().kind(),
+            "error -32602"
+        );
     }
 
     #[test]

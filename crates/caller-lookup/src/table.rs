@@ -123,7 +123,7 @@ impl People {
             entries.push((issuer, listed));
         }
         Ok(Self {
-            version: Digest::of(bytes),
+            version: Digest::compute(bytes),
             by_subject,
         })
     }
@@ -204,7 +204,7 @@ impl Table {
     /// Returns the people of the file, or `None` if it is unchanged.
     async fn read_change(&self) -> Result<Option<People>, TableFault> {
         let bytes = read_table(&self.path).await?;
-        if Digest::of(&bytes) == self.people.load().version {
+        if Digest::compute(&bytes) == self.people.load().version {
             return Ok(None);
         }
         parse(bytes).await.map(Some)

@@ -408,5 +408,5 @@ fn version(
     for source in missing {
         names.push_str(&format!("missing {source:?}\n"));
     }
-    Digest::of(names.as_bytes())
+    Digest::compute(names.as_bytes())
 }

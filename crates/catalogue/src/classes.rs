@@ -54,7 +54,7 @@ fn read_forms(class: &ColumnClass, node: &Node, faults: &mut Faults) -> Option<C
     fields.finish(faults);
     let kind = match kind {
         Some(node) => read_kind(node, faults)?,
-        None => Kind::of(class),
+        None => Kind::from_class(class),
     };
     let ClassForms {
         partial: usual_partial,
@@ -246,7 +246,7 @@ mod tests {
         let found = found.unwrap();
         let shape = found.tools()[0].result();
         let shown =
-            |class: &str, value: &str| shape.forms().of(&class.parse().unwrap()).show(value);
+            |class: &str, value: &str| shape.forms().for_class(&class.parse().unwrap()).show(value);
         let gross = shape.class("n").as_str();
         assert_eq!(shown(gross, "999"), ["[withheld]", "0-<1000"]);
         assert_eq!(shown("hr.badge", "B-4711"), ["•••11", "[withheld]"]);

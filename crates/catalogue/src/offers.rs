@@ -63,7 +63,7 @@ impl Offers {
 
     /// Returns the SHA-256 of everything that other services learn about the source.
     pub(super) fn digest(&self) -> Digest {
-        Digest::of(format!("{self:?}").as_bytes())
+        Digest::compute(format!("{self:?}").as_bytes())
     }
 
     /// Returns the facts about this kind of offer, or `None` if the source does not have it.
@@ -82,7 +82,7 @@ fn facts(kind: OfferKind, name: &ToolName, settings: &McpSettings) -> ToolFacts 
     shape.classes.clone_from(&settings.classes);
     ToolFacts {
         // The `Debug` format is unambiguous about where each part ends.
-        definition_digest: Digest::of(
+        definition_digest: Digest::compute(
             format!("{kind:?}{name:?}{tags:?}{:?}", settings.classes).as_bytes(),
         ),
         kind,
@@ -97,7 +97,7 @@ fn facts(kind: OfferKind, name: &ToolName, settings: &McpSettings) -> ToolFacts 
 
 fn facts_of_own(kind: OfferKind, name: &ToolName, own: &FileContent) -> ToolFacts {
     ToolFacts {
-        definition_digest: Digest::of(format!("{kind:?}{name:?}{}", own.digest).as_bytes()),
+        definition_digest: Digest::compute(format!("{kind:?}{name:?}{}", own.digest).as_bytes()),
         kind,
         name: name.clone(),
         read_only: true,

@@ -499,7 +499,7 @@ fn definition_digest(node: &Node, word: Option<&Node>) -> Digest {
         }
     }
     parts.sort_unstable();
-    Digest::of(format!("{{{}}}", parts.join(",")).as_bytes())
+    Digest::compute(format!("{{{}}}", parts.join(",")).as_bytes())
 }
 
 fn definition_json(

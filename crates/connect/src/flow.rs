@@ -287,7 +287,7 @@ async fn came_back(
     {
         return Err(ConnectProblem::Lapsed);
     }
-    let digest = Digest::of(state.as_bytes());
+    let digest = Digest::compute(state.as_bytes());
     let (id, _) = digest.as_bytes().split_at(16);
     let id = id.try_into().map_err(|_| ConnectProblem::Lapsed)?;
     once(connect_pages, id, Purpose::ConnectVisit).await

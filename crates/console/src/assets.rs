@@ -24,7 +24,7 @@ pub(crate) static SCRIPT_URL: LazyLock<String> =
     LazyLock::new(|| versioned("/console/chat.js", &SCRIPT));
 
 fn versioned(path: &str, text: &str) -> String {
-    let digest = Digest::of(text.as_bytes()).to_string();
+    let digest = Digest::compute(text.as_bytes()).to_string();
     format!("{path}?{}", digest.get(..12).unwrap_or_default())
 }
 

@@ -64,7 +64,7 @@ impl SessionId {
     }
 
     fn digest(&self) -> Digest {
-        Digest::of(self.0.as_bytes())
+        Digest::compute(self.0.as_bytes())
     }
 }
 

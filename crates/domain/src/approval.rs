@@ -190,7 +190,7 @@ impl ApprovalTerms {
             caller_digest: call.caller.digest(),
             tool: call.tool.name.clone(),
             definition_digest: call.tool.definition_digest,
-            arguments_digest: Digest::of(&call.arguments),
+            arguments_digest: Digest::compute(&call.arguments),
             policy_hash,
             approver_issuer: approver.issuer().to_owned(),
             approver_subject: approver.subject().to_owned(),
@@ -217,7 +217,7 @@ impl ApprovalTerms {
         if self.definition_digest != call.tool.definition_digest {
             return Err(ApprovalMismatch::Definition);
         }
-        if self.arguments_digest != Digest::of(call.arguments) {
+        if self.arguments_digest != Digest::compute(call.arguments) {
             return Err(ApprovalMismatch::Arguments);
         }
         if self.policy_hash != call.policy_hash {
@@ -281,7 +281,7 @@ mod tests {
         ToolFacts {
             kind: OfferKind::Tool,
             name: "pay".parse().unwrap(),
-            definition_digest: Digest::of(b"definition"),
+            definition_digest: Digest::compute(b"definition"),
             read_only: false,
             tags: ["money".to_owned()].into(),
             entity: None,
@@ -302,9 +302,9 @@ mod tests {
             id: ApprovalId::new(&Ambient::system()),
             caller_digest: teller().digest(),
             tool: "pay".parse().unwrap(),
-            definition_digest: Digest::of(b"definition"),
-            arguments_digest: Digest::of(b"{}"),
-            policy_hash: Digest::of(b"policies"),
+            definition_digest: Digest::compute(b"definition"),
+            arguments_digest: Digest::compute(b"{}"),
+            policy_hash: Digest::compute(b"policies"),
             approver_issuer: "https://a".to_owned(),
             approver_subject: "mia".to_owned(),
             approved_as: managers(),
@@ -325,7 +325,7 @@ mod tests {
             caller: &teller,
             tool: &tool,
             arguments: b"{}",
-            policy_hash: Digest::of(b"policies"),
+            policy_hash: Digest::compute(b"policies"),
             approvers: &managers,
         };
         let now = Timestamp::from_seconds(999);
@@ -355,7 +355,7 @@ mod tests {
         };
         assert_eq!(refused(of_other, now), ApprovalMismatch::Tool);
         let mut changed = tool.clone();
-        changed.definition_digest = Digest::of(b"changed");
+        changed.definition_digest = Digest::compute(b"changed");
         let of_changed = CallUnderApproval {
             tool: &changed,
             ..call
@@ -367,7 +367,7 @@ mod tests {
         };
         assert_eq!(refused(with_others, now), ApprovalMismatch::Arguments);
         let by_others = CallUnderApproval {
-            policy_hash: Digest::of(b"others"),
+            policy_hash: Digest::compute(b"others"),
             ..call
         };
         assert_eq!(refused(by_others, now), ApprovalMismatch::Policies);

@@ -99,7 +99,7 @@ impl CallFacts {
             tool: None,
             definition_digest: None,
             tags: None,
-            arguments_digest: Digest::of(arguments),
+            arguments_digest: Digest::compute(arguments),
             decision_id: None,
             policy_hash: None,
             bundle: None,

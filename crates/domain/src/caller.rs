@@ -132,7 +132,7 @@ impl Caller {
             delegation: None,
             sign_in: None,
             rights_expire_at: None,
-            digest: Digest::of(b""),
+            digest: Digest::compute(b""),
         };
         caller.digest = caller.rights_digest();
         caller
@@ -286,7 +286,7 @@ impl Caller {
                 }
             }
         }
-        Digest::of(&canonical.0)
+        Digest::compute(&canonical.0)
     }
 }
 

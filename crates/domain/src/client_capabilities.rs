@@ -77,7 +77,7 @@ impl RequiredCapabilities {
 
     /// Parses the output of [`Self::to_wire`]. Returns `None` if the input is not of that form.
     #[must_use]
-    pub fn read<'j>(
+    pub fn from_wire<'j>(
         needed: &[u8],
         alternatives: impl IntoIterator<Item = &'j [u8]>,
     ) -> Option<Self> {
@@ -157,7 +157,7 @@ mod tests {
         let read = |required: &RequiredCapabilities| {
             let (needed, alternatives) = required.to_wire();
             let alternatives = alternatives.iter().map(String::as_bytes);
-            RequiredCapabilities::read(needed.as_bytes(), alternatives).unwrap()
+            RequiredCapabilities::from_wire(needed.as_bytes(), alternatives).unwrap()
         };
         let mut required = RequiredCapabilities::default();
         assert_eq!(required.to_wire(), (String::new(), Vec::new()));
@@ -168,8 +168,8 @@ mod tests {
         assert_eq!(read(&required), required);
         for odd in ["7", "{", r#"{"roots":true}"#] {
             let odd = odd.as_bytes();
-            assert_eq!(RequiredCapabilities::read(odd, []), None, "{odd:?}");
-            assert_eq!(RequiredCapabilities::read(b"", [odd]), None, "{odd:?}");
+            assert_eq!(RequiredCapabilities::from_wire(odd, []), None, "{odd:?}");
+            assert_eq!(RequiredCapabilities::from_wire(b"", [odd]), None, "{odd:?}");
         }
     }
 

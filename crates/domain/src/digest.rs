@@ -11,7 +11,7 @@ pub struct Digest([u8; 32]);
 
 impl Digest {
     /// Returns the digest of `bytes`.
-    pub fn of(bytes: &[u8]) -> Self {
+    pub fn compute(bytes: &[u8]) -> Self {
         Self::of_parts([bytes])
     }
 
@@ -79,7 +79,7 @@ impl Digest {
 /// Returns whether two secrets are equal. It compares their digests, so that the time it takes does not reveal where
 /// they differ.
 pub fn is_same_secret(given: &str, expected: &str) -> bool {
-    Digest::of(given.as_bytes()) == Digest::of(expected.as_bytes())
+    Digest::compute(given.as_bytes()) == Digest::compute(expected.as_bytes())
 }
 
 impl fmt::Display for Digest {
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_digest_is_read_as_it_is_shown_and_from_nothing_else() {
-        let digest = Digest::of(b"wardgate");
+        let digest = Digest::compute(b"wardgate");
         let shown = digest.to_string();
         assert_eq!(shown.parse(), Ok(digest));
         assert_eq!(shown.to_uppercase().parse(), Ok(digest));
@@ -144,12 +144,12 @@ mod tests {
     #[test]
     fn is_sha_256() {
         assert_eq!(
-            Digest::of(b"abc").to_string(),
+            Digest::compute(b"abc").to_string(),
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
         );
         assert_eq!(
             Digest::of_parts([b"a".as_slice(), b"bc"]),
-            Digest::of(b"abc")
+            Digest::compute(b"abc")
         );
     }
 }

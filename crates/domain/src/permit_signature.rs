@@ -184,7 +184,9 @@ impl VerifiedTerms {
             return Err(PermitRefusal::Definition);
         }
         match terms.arguments_digest {
-            Some(digest) if digest != Digest::of(call.arguments) => Err(PermitRefusal::Arguments),
+            Some(digest) if digest != Digest::compute(call.arguments) => {
+                Err(PermitRefusal::Arguments)
+            }
             _ => Ok(Permit {
                 terms: Arc::clone(terms),
             }),
@@ -243,12 +245,12 @@ mod tests {
             decision_id: DecisionId::new(&ambient),
             caller_digest: caller("a").digest(),
             tool: "read_it".parse().unwrap(),
-            definition_digest: Digest::of(b"definition"),
-            arguments_digest: arguments.map(Digest::of),
-            policy_hash: Digest::of(b"policies"),
+            definition_digest: Digest::compute(b"definition"),
+            arguments_digest: arguments.map(Digest::compute),
+            policy_hash: Digest::compute(b"policies"),
             bundle: Some(BundleReference {
                 version: 7,
-                digest: Digest::of(b"bundle"),
+                digest: Digest::compute(b"bundle"),
             }),
             not_before: now,
             expires_at: now.plus(Duration::from_secs(30)),
@@ -273,7 +275,7 @@ mod tests {
         let call = CallToRun {
             caller: &a,
             tool: &tool,
-            definition_digest: Digest::of(b"definition"),
+            definition_digest: Digest::compute(b"definition"),
             arguments: b"{}",
         };
         let signed = signer.sign(&terms(now, Some(b"{}")));
@@ -314,7 +316,7 @@ mod tests {
             PermitRefusal::Tool
         );
         let drifted = CallToRun {
-            definition_digest: Digest::of(b"changed"),
+            definition_digest: Digest::compute(b"changed"),
             ..call
         };
         assert_eq!(refused(drifted, now), PermitRefusal::Definition);
@@ -340,7 +342,7 @@ mod tests {
         let call = CallToRun {
             caller: &a,
             tool: &tool,
-            definition_digest: Digest::of(b"definition"),
+            definition_digest: Digest::compute(b"definition"),
             arguments: b"{\"any\":1}",
         };
         let verified = verifier.verify(&signer.sign(&terms(now, None))).unwrap();

@@ -100,7 +100,7 @@ impl About {
 
     /// Returns the SHA-256 digest of the encoded parts.
     pub fn digest(&self) -> Digest {
-        Digest::of(&self.0)
+        Digest::compute(&self.0)
     }
 }
 

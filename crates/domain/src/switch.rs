@@ -133,7 +133,7 @@ pub struct ToolSwitches(BTreeMap<SwitchScope, bool>);
 
 impl ToolSwitches {
     /// Combines all switches of a tool, its toolsets and its upstream.
-    pub fn of<'a>(switches: impl IntoIterator<Item = &'a Switch>) -> Self {
+    pub fn from_switches<'a>(switches: impl IntoIterator<Item = &'a Switch>) -> Self {
         let mut scopes = BTreeMap::<SwitchScope, (SwitchKind, bool)>::new();
         for switch in switches {
             let new = (switch.target.kind, switch.enabled);
@@ -235,7 +235,7 @@ mod tests {
                 set_at: Timestamp::from_seconds(0),
             })
             .collect();
-        ToolSwitches::of(&switches)
+        ToolSwitches::from_switches(&switches)
     }
 
     #[test]

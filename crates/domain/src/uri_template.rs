@@ -124,7 +124,7 @@ impl UriTemplate {
 
     /// Returns the values for which filling the template gives `uri`, or `None` if there are none. No value is empty.
     /// If several solutions are possible, earlier variables get the shortest possible values.
-    pub fn read(&self, uri: &str) -> Option<BTreeMap<String, String>> {
+    pub fn match_uri(&self, uri: &str) -> Option<BTreeMap<String, String>> {
         let mut rest = uri.strip_prefix(self.start.as_str())?;
         let mut values = BTreeMap::new();
         let last = self.variables.len() - 1;
@@ -167,7 +167,7 @@ mod tests {
             let values = values(&[("ward", &ward), ("bed", &bed)]);
             let uri = template.fill(&values);
             prop_assert!(uri.bytes().all(|byte| byte.is_ascii_graphic()));
-            prop_assert_eq!(template.read(&uri), Some(values));
+            prop_assert_eq!(template.match_uri(&uri), Some(values));
         }
     }
 
@@ -175,7 +175,7 @@ mod tests {
     fn a_uri_of_another_form_or_another_spelling_is_none_of_the_templates() {
         let template = template("guide://ward/{ward}");
         assert_eq!(
-            template.read("guide://ward/A%20b"),
+            template.match_uri("guide://ward/A%20b"),
             Some(values(&[("ward", "A b")]))
         );
         for uri in [
@@ -189,7 +189,7 @@ mod tests {
             "guide://ward/%FF",
             "GUIDE://ward/A",
         ] {
-            assert_eq!(template.read(uri), None, "{uri}");
+            assert_eq!(template.match_uri(uri), None, "{uri}");
         }
     }
 

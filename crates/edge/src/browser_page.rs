@@ -14,7 +14,7 @@ pub fn browser_page(status: StatusCode, title: &str, body: &str) -> Response {
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\"><title>{title}</title><style>{STYLE}</style><h1>{title}</h1>{body}</html>"
     );
     let mut response = (status, html).into_response();
-    let digest = STANDARD.encode(Digest::of(STYLE.as_bytes()).as_bytes());
+    let digest = STANDARD.encode(Digest::compute(STYLE.as_bytes()).as_bytes());
     let policy = format!(
         "default-src 'none'; style-src 'sha256-{digest}'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
     );

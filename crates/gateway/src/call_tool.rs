@@ -299,7 +299,7 @@ impl ToolCall {
             return McpResponse::error(Some(id), &error);
         }
         let is_declared = |required: &str| {
-            let required = RequiredCapabilities::read(required.as_bytes(), []);
+            let required = RequiredCapabilities::from_wire(required.as_bytes(), []);
             required.is_some_and(|required| required.are_declared(reply.capabilities))
         };
         if version.is_modern()

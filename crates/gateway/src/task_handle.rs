@@ -159,7 +159,7 @@ impl TaskHandle {
 impl StartedTask {
     /// Returns the digest of the released bytes.
     pub(crate) fn digest(&self) -> Digest {
-        Digest::of(self.members.as_bytes())
+        Digest::compute(self.members.as_bytes())
     }
 
     /// Returns the answer to the call.

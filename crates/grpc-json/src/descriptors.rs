@@ -45,7 +45,7 @@ impl DescriptorFile {
         if set.len() > MAX_BYTES {
             return Err(BadDescriptors::TooMany("bytes", MAX_BYTES));
         }
-        let digest = Digest::of(set);
+        let digest = Digest::compute(set);
         let set = FileDescriptorSet::decode(set).map_err(|_| BadDescriptors::NotDescriptors)?;
         let pool = link(set.file)?;
         Ok(Self { digest, pool })

@@ -82,7 +82,7 @@ impl CanonicalDefinition {
         if !matches!(json.get("inputSchema"), Some(Json::Object(_))) {
             return Err(BadDefinition::Lacks("inputSchema object"));
         }
-        let digest = Digest::of(json.canonical().as_bytes());
+        let digest = Digest::compute(json.canonical().as_bytes());
         Ok(Self { name, json, digest })
     }
 
@@ -92,7 +92,7 @@ impl CanonicalDefinition {
         let json = Json::Object(vec![member]);
         Self {
             name: INSTRUCTIONS.to_owned(),
-            digest: Digest::of(json.canonical().as_bytes()),
+            digest: Digest::compute(json.canonical().as_bytes()),
             json,
         }
     }
@@ -129,7 +129,7 @@ impl CanonicalDefinition {
     /// Returns the digests of the members.
     pub fn fingerprint(&self) -> ToolFingerprint {
         let members = self.json.members().iter();
-        let digest = |json: &Json| Digest::of(json.canonical().as_bytes());
+        let digest = |json: &Json| Digest::compute(json.canonical().as_bytes());
         ToolFingerprint(
             members
                 .map(|(name, json)| (name.clone(), digest(json)))

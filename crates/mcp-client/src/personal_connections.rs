@@ -68,7 +68,7 @@ impl<U> PersonalConnections<U> {
         token: Option<&str>,
     ) -> Result<Arc<U>, UpstreamError> {
         let token = token.filter(|_| self.settings.client.auth.exchange_token());
-        let token_digest = token.map(|token| Digest::of(token.as_bytes()));
+        let token_digest = token.map(|token| Digest::compute(token.as_bytes()));
         let person = caller.person();
         let key = match &token_digest {
             Some(token) => Digest::of_parts([person, *token].iter().map(|it| &it.as_bytes()[..])),

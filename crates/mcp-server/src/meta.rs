@@ -109,7 +109,7 @@ impl<'a> RequestMeta<'a> {
                  characters"
             ))
         })?;
-        Ok(Some(Digest::of(id.as_bytes())))
+        Ok(Some(Digest::compute(id.as_bytes())))
     }
 
     /// Returns the token for progress notifications, as written, or `None` if the client does not ask for them.

@@ -38,7 +38,7 @@ impl<R: Rights> CallerCache<R> {
     /// Returns the caller that `token` identifies. Fails if a part of the identity is too long or contains control
     /// characters, because these parts are stored.
     pub(crate) async fn identify(&self, token: &str) -> Result<Arc<Caller>, Error> {
-        let digest = Digest::of(token.as_bytes());
+        let digest = Digest::compute(token.as_bytes());
         let now = self.ambient.now();
         if let Some((caller, until)) = self.cache.get(&digest)
             && now < until

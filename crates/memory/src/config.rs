@@ -87,24 +87,24 @@ impl fmt::Debug for Config {
 mod tests {
     use super::*;
 
-    fn read(json: &str) -> Result<Config, serde_json::Error> {
+    fn parse_config(json: &str) -> Result<Config, serde_json::Error> {
         serde_json::from_str(json)
     }
 
     #[test]
     fn only_the_store_is_needed_and_a_misspelt_setting_is_refused() {
-        let config = read(r#"{"store":"sqlite:a"}"#).unwrap();
+        let config = parse_config(r#"{"store":"sqlite:a"}"#).unwrap();
         assert_eq!(config, Config::for_store("sqlite:a"));
         assert_eq!(config.kept_for("north"), None);
         assert_eq!(config.limits.conversations.get(), 10_000);
-        assert!(read(r#"{"store":"sqlite:a","retentoin":[]}"#).is_err());
-        assert!(read(r#"{"store":"sqlite:a","retention":[{"days":0}]}"#).is_err());
-        assert!(read(r#"{"store":"sqlite:a","limits":{"conversations":0}}"#).is_err());
+        assert!(parse_config(r#"{"store":"sqlite:a","retentoin":[]}"#).is_err());
+        assert!(parse_config(r#"{"store":"sqlite:a","retention":[{"days":0}]}"#).is_err());
+        assert!(parse_config(r#"{"store":"sqlite:a","limits":{"conversations":0}}"#).is_err());
     }
 
     #[test]
     fn of_the_rules_for_a_tenant_the_last_one_counts() {
-        let config = read(
+        let config = parse_config(
             r#"{"store":"sqlite:a","retention":[{"tenant":"north","days":3},{"days":30},{"tenant":"","days":7}]}"#,
         );
         let config = config.unwrap();

@@ -117,7 +117,7 @@ impl PolicyBundle {
         contents.check()?;
         let reference = BundleReference {
             version: contents.version,
-            digest: Digest::of(&payload),
+            digest: Digest::compute(&payload),
         };
         Ok(Self {
             contents,
@@ -273,7 +273,7 @@ impl BundledTool {
             },
             name: name.map_err(|error| invalid(error.to_string()))?,
             // No policy reads the digest.
-            definition_digest: Digest::of(self.name.as_bytes()),
+            definition_digest: Digest::compute(self.name.as_bytes()),
             read_only: self.read_only,
             tags: self.tags.as_slice().into(),
             entity: self.entity.clone(),

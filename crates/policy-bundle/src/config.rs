@@ -121,7 +121,7 @@ impl BundleConfig {
     pub fn verifier(&self) -> Result<BundleVerifier, BundleConfigError> {
         let mut verifier = BundleVerifier::default();
         for path in &self.public_key_files {
-            if !verifier.add_pem(&read("public_key_files", path)?) {
+            if !verifier.add_pem(&read_file("public_key_files", path)?) {
                 let problem = format!("{} is not an Ed25519 public key in PEM", path.display());
                 return Err(BundleConfigError::value("public_key_files", problem));
             }
@@ -158,7 +158,7 @@ impl BundleConfig {
     /// Returns the settings of the client of `url`.
     pub(crate) fn egress(&self, url: &Url) -> Result<EgressSettings, BundleConfigError> {
         let pem = |key: &'static str, file: &Option<PathBuf>| {
-            let text = file.as_ref().map(|file| read(key, file));
+            let text = file.as_ref().map(|file| read_file(key, file));
             text.transpose()
         };
         let tls = TlsSettings::from_pem(
@@ -234,7 +234,7 @@ fn registry(text: &str) -> Result<SourceLocation, BundleConfigError> {
     })
 }
 
-fn read(key: &'static str, path: &Path) -> Result<String, BundleConfigError> {
+fn read_file(key: &'static str, path: &Path) -> Result<String, BundleConfigError> {
     std::fs::read_to_string(path).map_err(|source| BundleConfigError::Unreadable {
         key,
         path: path.to_owned(),

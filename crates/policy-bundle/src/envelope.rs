@@ -46,7 +46,7 @@ pub(crate) fn seal(payload: &[u8], signer: &BundleSigner) -> String {
 
 /// Returns the payload of an envelope that one of the keys of `verifier` signed.
 pub(crate) fn open(bytes: &[u8], verifier: &BundleVerifier) -> Result<Vec<u8>, BundleError> {
-    let (payload, signatures) = read(bytes)?;
+    let (payload, signatures) = parse_envelope(bytes)?;
     let message = signed_bytes(&payload);
     let is_signed = signatures.iter().any(|signature| {
         let signature = STANDARD.decode(&signature.sig);
@@ -61,10 +61,10 @@ pub(crate) fn open(bytes: &[u8], verifier: &BundleVerifier) -> Result<Vec<u8>, B
 
 /// Returns the payload of an envelope whose signature is not verified.
 pub(crate) fn unverified_payload(bytes: &[u8]) -> Result<Vec<u8>, BundleError> {
-    read(bytes).map(|(payload, _)| payload)
+    parse_envelope(bytes).map(|(payload, _)| payload)
 }
 
-fn read(bytes: &[u8]) -> Result<(Vec<u8>, Vec<EnvelopeSignature>), BundleError> {
+fn parse_envelope(bytes: &[u8]) -> Result<(Vec<u8>, Vec<EnvelopeSignature>), BundleError> {
     if bytes.len() > MAX_BYTES {
         return Err(BundleError::TooLarge(format!(
             "is longer than {MAX_BYTES} bytes"

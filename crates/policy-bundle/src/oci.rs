@@ -75,7 +75,7 @@ impl OciRegistry {
             return Err(self.problem("the manifest is too long"));
         }
         if self.reference.contains(':')
-            && parse_digest(&self.reference) != Some(Digest::of(&manifest))
+            && parse_digest(&self.reference) != Some(Digest::compute(&manifest))
         {
             return Err(self.problem(OTHER_CONTENTS));
         }
@@ -103,7 +103,7 @@ impl OciRegistry {
             .ok_or_else(|| self.problem("the digest of the layer is not SHA-256"))?;
         let bytes = self.get(&format!("blobs/{}", layer.digest)).await?;
         let (bytes, digest) = run_blocking(move || {
-            let digest = Digest::of(&bytes);
+            let digest = Digest::compute(&bytes);
             (bytes, digest)
         })
         .await?;

@@ -96,12 +96,15 @@ impl BundleSource {
 impl OfferedBundles {
     /// Returns a digest of all contents and errors, which changes if any of them changes.
     fn digest(&self) -> Digest {
-        let digests = self.bundles.iter().map(|it| Digest::of(&it.bytes).to_hex());
+        let digests = self
+            .bundles
+            .iter()
+            .map(|it| Digest::compute(&it.bytes).to_hex());
         let mut text = digests.collect::<String>();
         for error in &self.unreadable {
             text += &format!("\n{error}");
         }
-        Digest::of(text.as_bytes())
+        Digest::compute(text.as_bytes())
     }
 }
 

@@ -26,7 +26,7 @@ impl BundleState {
     }
 
     /// Returns the contents of the file, or `None` if there is none yet.
-    pub fn read(&self) -> std::io::Result<Option<KeptBundle>> {
+    pub fn read_bundle(&self) -> std::io::Result<Option<KeptBundle>> {
         let Some(path) = &self.path else {
             return Ok(None);
         };

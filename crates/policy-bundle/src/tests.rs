@@ -252,11 +252,11 @@ fn the_state_is_replaced_whole_and_survives() {
     let dir = tempfile::tempdir().unwrap();
     let signer = signer();
     let state = BundleState::new(Some(dir.path().join("state")));
-    assert!(state.read().unwrap().is_none());
+    assert!(state.read_bundle().unwrap().is_none());
     for version in 1..4 {
         let sealed = bundle(version).sign(&signer).unwrap();
         state.write(sealed.as_bytes()).unwrap();
-        let kept = state.read().unwrap().unwrap();
+        let kept = state.read_bundle().unwrap().unwrap();
         assert_eq!(kept.reference().unwrap(), bundle(version).reference());
         assert_eq!(kept.open(&verifier(&signer)).unwrap(), bundle(version));
     }
@@ -356,7 +356,7 @@ async fn answer(State(server): State<BundleServer>, headers: HeaderMap) -> Respo
     let Some(body) = server.body.lock().unwrap().clone() else {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     };
-    let tag = format!("\"{}\"", Digest::of(&body));
+    let tag = format!("\"{}\"", Digest::compute(&body));
     if headers.get(IF_NONE_MATCH).is_some_and(|it| *it == *tag) {
         return StatusCode::NOT_MODIFIED.into_response();
     }
@@ -431,7 +431,7 @@ async fn registry(State(registry): State<TestRegistry>, uri: Uri, headers: Heade
         return (StatusCode::UNAUTHORIZED, [(WWW_AUTHENTICATE, challenge)]).into_response();
     }
     let layer = registry.layer.lock().unwrap().clone();
-    let digest = format!("sha256:{}", Digest::of(&layer));
+    let digest = format!("sha256:{}", Digest::compute(&layer));
     if uri.path() == "/v2/team/policies/manifests/stable" {
         let layer = serde_json::json!({
             "mediaType": envelope::PAYLOAD_TYPE, "digest": digest, "size": layer.len(),

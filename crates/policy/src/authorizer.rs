@@ -52,7 +52,7 @@ pub(crate) struct PolicyIdentity {
 }
 
 impl PolicyIdentity {
-    fn of(set: &PolicySet) -> Self {
+    fn from_set(set: &PolicySet) -> Self {
         Self {
             hash: set.hash(),
             bundle: set.bundle(),
@@ -69,7 +69,7 @@ impl PolicyAuthorizer {
         time_zone: TimeZone,
     ) -> Self {
         Self {
-            version: watch::Sender::new(PolicyIdentity::of(&set)),
+            version: watch::Sender::new(PolicyIdentity::from_set(&set)),
             engine: ArcSwap::from_pointee(Engine::new(set)),
             signer,
             ambient,
@@ -105,7 +105,7 @@ impl PolicyAuthorizer {
     /// Puts `set` in force. Once the new version is published, no decision is made by the previous set, except
     /// decisions that are already in progress. These state the hash of the previous set.
     pub(crate) fn put_in_force(&self, set: PolicySet) {
-        let identity = PolicyIdentity::of(&set);
+        let identity = PolicyIdentity::from_set(&set);
         self.engine.store(Arc::new(Engine::new(set)));
         self.version.send_replace(identity);
     }
@@ -191,7 +191,7 @@ impl PolicyAuthorizer {
                     until
                 };
                 let is_bound = depends_on_context || approvers.is_some();
-                let arguments = is_bound.then(|| Digest::of(arguments));
+                let arguments = is_bound.then(|| Digest::compute(arguments));
                 let verdict = match approvers.filter(|_| approval.is_none()) {
                     Some(approvers) => Verdict::NeedsApproval {
                         approvers,
@@ -337,7 +337,7 @@ impl PolicyAuthorizer {
         let engine = self.engine.load();
         let tool = ToolFacts {
             kind: OfferKind::Tool,
-            definition_digest: Digest::of(name.as_str().as_bytes()),
+            definition_digest: Digest::compute(name.as_str().as_bytes()),
             name,
             read_only: false,
             tags: Arc::default(),

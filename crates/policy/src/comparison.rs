@@ -55,7 +55,7 @@ pub struct Comparison {
 
 /// Compares `after` with `before` over `tools`. If `tools` is empty, tools are made up from the names in the policies.
 pub fn compare(before: &Simulator, after: &Simulator, tools: &[ToolFacts]) -> Comparison {
-    let constants = PolicyConstants::of([before, after]);
+    let constants = PolicyConstants::from_simulators([before, after]);
     let made_up;
     let tools = if tools.is_empty() {
         made_up = constants.tools(&[before, after]);
@@ -65,7 +65,7 @@ pub fn compare(before: &Simulator, after: &Simulator, tools: &[ToolFacts]) -> Co
     };
     let simulators = [before, after];
     let tools = tools.iter();
-    let tools = tools.map(|facts| ComparedTool::of(facts, simulators, &constants));
+    let tools = tools.map(|facts| ComparedTool::new(facts, simulators, &constants));
     let tools: Vec<_> = tools.collect();
     let operator_roles = OperatorAction::ALL.map(|action| {
         let sets = simulators.map(Simulator::set).into_iter();
@@ -164,7 +164,7 @@ struct ComparedTool<'a> {
 }
 
 impl<'a> ComparedTool<'a> {
-    fn of(facts: &'a ToolFacts, simulators: [&Simulator; 2], constants: &PolicyConstants) -> Self {
+    fn new(facts: &'a ToolFacts, simulators: [&Simulator; 2], constants: &PolicyConstants) -> Self {
         let sets = simulators.map(Simulator::set);
         let roles = sets
             .into_iter()
@@ -191,7 +191,7 @@ struct DecidedCall {
 }
 
 impl DecidedCall {
-    fn of(simulator: &Simulator, call: &SimulatedCall) -> Option<Self> {
+    fn simulate(simulator: &Simulator, call: &SimulatedCall) -> Option<Self> {
         let simulation = simulator.call(call).ok()?;
         let is_possible = simulation.access.is_possible();
         let view = is_possible.then(|| simulator.view(&simulation).ok());
@@ -255,7 +255,7 @@ impl Search<'_> {
                     arguments: Value::from(arguments.clone()).to_string().into_bytes(),
                     context: context.clone(),
                 };
-                let decided = self.simulators.map(|it| DecidedCall::of(it, &call));
+                let decided = self.simulators.map(|it| DecidedCall::simulate(it, &call));
                 let [Some(before), Some(after)] = decided else {
                     continue;
                 };

@@ -30,7 +30,7 @@ impl PolicySet {
     /// Loads the `*.cedar` and `*.cedarschema` files of `dir`. The error reports every fault with file, line and
     /// column. The call blocks until compilation ends.
     pub fn load(dir: &Path) -> Result<Self, Error> {
-        Self::compile(&Files::read(dir)?)
+        Self::compile(&Files::read_dir(dir)?)
     }
 
     /// Compiles on a separate thread whose stack is large enough for everything that the limits allow.
@@ -72,7 +72,7 @@ fn compile(files: &Files) -> Result<PolicySet, Findings> {
             .and_then(|id| policies.positions.get(&PolicyId::new(id)));
         Finding {
             file: place.map_or_else(|| files.dir().to_owned(), |place| place.source.path.clone()),
-            position: place.map(|place| Position::of(place.source.text, place.start)),
+            position: place.map(|place| Position::from_offset(place.source.text, place.start)),
             problem: fault.problem,
             fix: fault.fix.map(str::to_owned),
         }
@@ -97,7 +97,7 @@ impl PolicyPosition<'_> {
     fn finding(&self, problem: String, fix: &str) -> Finding {
         Finding {
             file: self.source.path.clone(),
-            position: Some(Position::of(self.source.text, self.start)),
+            position: Some(Position::from_offset(self.source.text, self.start)),
             problem,
             fix: Some(fix.to_owned()),
         }
@@ -127,7 +127,7 @@ impl<'a> ParsedPolicies<'a> {
         let locations = self.positions.iter().map(|(id, place)| {
             let location = PolicyLocation {
                 file: place.source.path.clone(),
-                line: Position::of(place.source.text, place.start).line,
+                line: Position::from_offset(place.source.text, place.start).line,
             };
             (id.to_string(), location)
         });
@@ -177,7 +177,7 @@ impl<'a> ParsedPolicies<'a> {
         }
         let id = PolicyId::new(id);
         if let Some(first) = self.positions.get(&id) {
-            let at = Position::of(first.source.text, first.start);
+            let at = Position::from_offset(first.source.text, first.start);
             let problem = format!(
                 "policy id `{id}` is already used by {}:{}",
                 first.source.path.display(),
@@ -238,7 +238,7 @@ fn validate(schema: &Schema, policies: &ParsedPolicies<'_>) -> Result<(), Findin
         };
         let mut of_cedar = findings(&place.source.path, place.source.text, error);
         for finding in &mut of_cedar {
-            let start = Position::of(place.source.text, place.start);
+            let start = Position::from_offset(place.source.text, place.start);
             finding.position.get_or_insert(start);
         }
         found.append(&mut of_cedar);

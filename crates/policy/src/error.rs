@@ -211,7 +211,7 @@ pub struct Position {
 
 impl Position {
     /// Returns the position of the byte `offset` in `text`.
-    pub(crate) fn of(text: &str, offset: usize) -> Self {
+    pub(crate) fn from_offset(text: &str, offset: usize) -> Self {
         let before = text.get(..offset).unwrap_or(text);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
         Self {
@@ -252,7 +252,7 @@ pub(crate) fn findings(file: &std::path::Path, text: &str, cedar: &dyn Diagnosti
     let fix = mistake.correct_form();
     let first = Finding {
         file: file.to_owned(),
-        position: label.map(|label| Position::of(text, label.offset())),
+        position: label.map(|label| Position::from_offset(text, label.offset())),
         problem,
         fix,
     };
@@ -269,11 +269,17 @@ mod tests {
     #[test]
     fn positions_count_lines_and_characters_from_one() {
         let text = "ab\nçé x";
-        assert_eq!(Position::of(text, 0), Position { line: 1, column: 1 });
         assert_eq!(
-            Position::of(text, text.find('x').unwrap()),
+            Position::from_offset(text, 0),
+            Position { line: 1, column: 1 }
+        );
+        assert_eq!(
+            Position::from_offset(text, text.find('x').unwrap()),
             Position { line: 2, column: 4 }
         );
-        assert_eq!(Position::of(text, 999), Position { line: 2, column: 5 });
+        assert_eq!(
+            Position::from_offset(text, 999),
+            Position { line: 2, column: 5 }
+        );
     }
 }

@@ -37,7 +37,7 @@ impl SourceFile<'_> {
         limits::check(self.text, language).map_err(|excess| {
             Findings(vec![Finding {
                 file: self.path.clone(),
-                position: Some(Position::of(self.text, excess.offset)),
+                position: Some(Position::from_offset(self.text, excess.offset)),
                 problem: excess.problem,
                 fix: Some("simplify it or split it into several policies".to_owned()),
             }])
@@ -47,7 +47,7 @@ impl SourceFile<'_> {
 
 impl Files {
     /// Reads every `*.cedar` and `*.cedarschema` file of `dir`. Hidden files and subdirectories are ignored.
-    pub(crate) fn read(dir: &Path) -> Result<Self, Error> {
+    pub(crate) fn read_dir(dir: &Path) -> Result<Self, Error> {
         let unreadable = |path: &Path| {
             let path = path.to_owned();
             move |source| Error::Unreadable { path, source }
@@ -231,7 +231,7 @@ mod tests {
             std::fs::write(dir.path().join(name), "").unwrap();
         }
         std::fs::create_dir(dir.path().join("old.cedar")).unwrap();
-        let read = Files::read(dir.path()).unwrap();
+        let read = Files::read_dir(dir.path()).unwrap();
         let names: Vec<_> = read.files.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["a.cedar", "s.cedarschema"]);
     }

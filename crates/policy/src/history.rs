@@ -435,7 +435,7 @@ mod tests {
         counters.collect()
     }
 
-    fn read(policy: &str) -> Vec<String> {
+    fn list_counters(policy: &str) -> Vec<String> {
         let policy = cedar_policy::Policy::parse(None, policy).unwrap();
         let mut found = BTreeSet::new();
         collect_counters(
@@ -465,7 +465,7 @@ mod tests {
             ("context has history", vec!["a", "b"]),
             ("[context].contains(context)", vec!["a", "b"]),
         ] {
-            assert_eq!(read(&policy(condition)), expected, "{condition}");
+            assert_eq!(list_counters(&policy(condition)), expected, "{condition}");
         }
     }
 

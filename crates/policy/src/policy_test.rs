@@ -135,7 +135,7 @@ fn sample_tool(name: &str, kind: OfferKind, sample: &ToolSample) -> Result<ToolF
         name: name
             .parse::<ToolName>()
             .map_err(|error| error.to_string())?,
-        definition_digest: Digest::of(format!("{sample:?}").as_bytes()),
+        definition_digest: Digest::compute(format!("{sample:?}").as_bytes()),
         read_only: sample.read_only,
         tags: sample.tags.as_slice().into(),
         entity: sample.entity.clone(),

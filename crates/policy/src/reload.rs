@@ -45,7 +45,7 @@ pub(crate) enum ReloadOutcome {
 
 /// Loads the policies of `dir` when the service starts.
 pub(crate) fn first(dir: &Path) -> Result<(PolicySet, DirectoryState), Error> {
-    let files = Files::read(dir)?;
+    let files = Files::read_dir(dir)?;
     PolicySet::compile(&files).map(|set| (set, DirectoryState::Files(files.hash())))
 }
 
@@ -64,7 +64,7 @@ impl DirectoryState {
 
     /// Reads `dir`, and returns its policies if they have changed and are usable as a whole.
     pub(crate) fn look(&mut self, dir: &Path) -> DirectoryChange {
-        let files = match Files::read(dir) {
+        let files = match Files::read_dir(dir) {
             Ok(files) => files,
             Err(error) => {
                 let now = Self::Unreadable(error.to_string());
@@ -83,7 +83,7 @@ impl DirectoryState {
         let compiled = PolicySet::compile(&files);
         // The files changed during compilation, so they may be a mixture of two versions. The next interval checks them
         // again.
-        if !Files::read(dir).is_ok_and(|again| again.hash() == files.hash()) {
+        if !Files::read_dir(dir).is_ok_and(|again| again.hash() == files.hash()) {
             return DirectoryChange::None;
         }
         *self = now;

@@ -176,7 +176,7 @@ impl BundleFollower {
     async fn read_state(&self) -> Result<Option<StoredBundle>, BundleRefusal> {
         let (state, verifier) = (self.state.clone(), self.verifier.clone());
         let read = tokio::task::spawn_blocking(move || {
-            let kept = state.read();
+            let kept = state.read_bundle();
             kept.map(|kept| kept.map(|kept| (kept.reference(), kept.open(&verifier))))
         });
         let read = read.await;

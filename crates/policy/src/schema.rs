@@ -94,7 +94,9 @@ impl DeclarationPosition<'_> {
     fn finding(&self, problem: String, fix: impl Into<String>) -> Finding {
         Finding {
             file: self.file.path.clone(),
-            position: self.start.map(|start| Position::of(self.file.text, start)),
+            position: self
+                .start
+                .map(|start| Position::from_offset(self.file.text, start)),
             problem,
             fix: Some(fix.into()),
         }
@@ -110,7 +112,7 @@ struct FileDeclarations {
 }
 
 impl FileDeclarations {
-    fn of(json: &mut Value) -> Self {
+    fn take_from(json: &mut Value) -> Self {
         let mut take = |kind: &str| match json.get_mut(kind).map(Value::take) {
             Some(Value::Object(declared)) => declared,
             _ => Map::new(),
@@ -134,7 +136,7 @@ impl<'a> Composition<'a> {
         Ok(Self {
             base: json
                 .get_mut("")
-                .map(FileDeclarations::of)
+                .map(FileDeclarations::take_from)
                 .unwrap_or_default(),
             extensions: BTreeMap::new(),
             counters: CallCounters::new(),
@@ -166,7 +168,7 @@ impl<'a> Composition<'a> {
                 ));
                 continue;
             }
-            let declared = FileDeclarations::of(&mut json);
+            let declared = FileDeclarations::take_from(&mut json);
             for name in declared.actions.keys() {
                 self.refuse_action(name, &place("action", name));
             }
@@ -316,7 +318,7 @@ impl<'a> Composition<'a> {
             return Err(Findings(self.found));
         }
         let json = self.merged();
-        let declared = Declarations::read(&json).unwrap_or_default();
+        let declared = Declarations::from_schema(&json).unwrap_or_default();
         let schema =
             Schema::from_json_value(json.clone()).map_err(|error| unresolved(&error, files))?;
         for (name, extension) in &self.extensions {
@@ -399,7 +401,7 @@ fn unresolved(error: &dyn miette::Diagnostic, files: &[SourceFile<'_>]) -> Findi
     let at = words.filter(|word| !word.is_empty()).find_map(|word| {
         let found = |file: &SourceFile<'_>| {
             let at = whole_word(file.text, word)?;
-            Some((file.path.clone(), Position::of(file.text, at)))
+            Some((file.path.clone(), Position::from_offset(file.text, at)))
         };
         files.iter().find_map(found)
     });
@@ -457,9 +459,9 @@ fn twice(
     second: &DeclarationPosition<'_>,
     first: &DeclarationPosition<'_>,
 ) -> Finding {
-    let at = first
-        .start
-        .map_or(1, |start| Position::of(first.file.text, start).line);
+    let at = first.start.map_or(1, |start| {
+        Position::from_offset(first.file.text, start).line
+    });
     let problem = format!(
         "`{keyword} {name}` is already declared in {}:{at}",
         first.file.path.display()

@@ -49,7 +49,7 @@ pub(crate) struct Attribute {
 
 impl Declarations {
     /// Reads the declarations of a whole schema in Cedar's JSON format. Returns `None` if it cannot be read.
-    pub(crate) fn read(schema: &Value) -> Option<Self> {
+    pub(crate) fn from_schema(schema: &Value) -> Option<Self> {
         match schema.get("") {
             Some(outside) => Self::deserialize(outside).ok(),
             None => Some(Self::default()),
@@ -143,16 +143,16 @@ impl fmt::Display for Type {
 mod tests {
     use super::*;
 
-    fn read(schema: &str) -> Declarations {
+    fn parse_schema(schema: &str) -> Declarations {
         let (fragment, _) = cedar_policy::SchemaFragment::from_cedarschema_str(schema).unwrap();
-        Declarations::read(&fragment.to_json_value().unwrap()).unwrap()
+        Declarations::from_schema(&fragment.to_json_value().unwrap()).unwrap()
     }
 
     #[test]
     fn common_types_are_followed_and_builtins_told_apart() {
         let schema = "type Name = String; type Names = Set<Name>; entity E { a: Name, b?: __cedar::Long, c: Names, \
                       d: Bool, e: E, f: Set<__cedar::Long>, g: Long, h: decimal, i?: { j?: Name } }; entity Long;";
-        let attributes = read(schema).attributes("E");
+        let attributes = parse_schema(schema).attributes("E");
         let shown: Vec<_> = attributes
             .iter()
             .map(|(name, attribute)| {

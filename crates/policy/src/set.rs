@@ -194,7 +194,7 @@ impl PolicySet {
         policies: &cedar::PolicySet,
         locations: BTreeMap<String, PolicyLocation>,
     ) -> Self {
-        let reads = PolicyReads::of(policies, &vocabulary);
+        let reads = PolicyReads::from_policies(policies, &vocabulary);
         // Only arguments that a policy reads have to have their declared type.
         vocabulary
             .argument_types
@@ -264,7 +264,7 @@ struct PolicyReads {
 }
 
 impl PolicyReads {
-    fn of(policies: &cedar::PolicySet, vocabulary: &Vocabulary) -> Self {
+    fn from_policies(policies: &cedar::PolicySet, vocabulary: &Vocabulary) -> Self {
         let counters = vocabulary.counters(OfferKind::Tool);
         let mut reads = Self::default();
         for policy in policies.policies() {

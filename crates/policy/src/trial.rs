@@ -98,7 +98,7 @@ fn made_up_offer(
     ToolFacts {
         kind,
         name,
-        definition_digest: Digest::of(b""),
+        definition_digest: Digest::compute(b""),
         read_only: false,
         tags: tags.into(),
         entity: None,

@@ -15,7 +15,7 @@ pub enum DropReason {
 }
 
 impl DropReason {
-    pub(crate) fn of(class: &ColumnClass) -> Self {
+    pub(crate) fn for_class(class: &ColumnClass) -> Self {
         if class.is_unclassified() {
             Self::Unclassified
         } else {

@@ -94,7 +94,7 @@ impl Kind {
 
     /// Returns the kind of a class, by its last word. A class of the family `id` whose last word names no other kind
     /// holds identifiers.
-    pub fn of(class: &ColumnClass) -> Self {
+    pub fn from_class(class: &ColumnClass) -> Self {
         let word = class.as_str().rsplit('.').next().unwrap_or_default();
         let named = Self::ALL
             .into_iter()
@@ -144,7 +144,7 @@ impl ConfiguredForms {
     }
 
     /// Returns the forms of `class`: those configured for it or else for its nearest family, or those of its kind.
-    pub fn of(&self, class: &ColumnClass) -> Cow<'_, ClassForms> {
+    pub fn for_class(&self, class: &ColumnClass) -> Cow<'_, ClassForms> {
         let mut name = Some(class.as_str());
         while let Some(this) = name.filter(|_| !self.0.is_empty()) {
             let found = self.0.iter().find(|(class, _)| class.as_str() == this);
@@ -153,7 +153,7 @@ impl ConfiguredForms {
             }
             name = this.rsplit_once('.').map(|(family, _)| family);
         }
-        Cow::Owned(Kind::of(class).forms())
+        Cow::Owned(Kind::from_class(class).forms())
     }
 }
 
@@ -170,14 +170,14 @@ mod tests {
     use crate::form::{MASK, WITHHELD};
 
     fn partial(class: &str, value: &str) -> String {
-        Kind::of(&class.parse().unwrap())
+        Kind::from_class(&class.parse().unwrap())
             .forms()
             .partial
             .apply(value)
     }
 
     fn generalised(class: &str, value: &str) -> String {
-        Kind::of(&class.parse().unwrap())
+        Kind::from_class(&class.parse().unwrap())
             .forms()
             .generalised
             .apply(value)
@@ -270,15 +270,24 @@ mod tests {
             ]
             .into(),
         );
-        assert_eq!(configured.of(&class("phi.visit")).partial, Form::Year);
-        assert_eq!(configured.of(&class("phi.visit.date")).partial, Form::Year);
-        assert_eq!(configured.of(&class("phi.name")).partial, Form::Masked);
         assert_eq!(
-            configured.of(&class("contact.name")).partial,
+            configured.for_class(&class("phi.visit")).partial,
+            Form::Year
+        );
+        assert_eq!(
+            configured.for_class(&class("phi.visit.date")).partial,
+            Form::Year
+        );
+        assert_eq!(
+            configured.for_class(&class("phi.name")).partial,
+            Form::Masked
+        );
+        assert_eq!(
+            configured.for_class(&class("contact.name")).partial,
             Form::Initials
         );
         assert_eq!(
-            ConfiguredForms::NONE.of(&class("phi.date")).partial,
+            ConfiguredForms::NONE.for_class(&class("phi.date")).partial,
             Form::Month
         );
     }

@@ -44,7 +44,7 @@ impl Redactor {
         forms: &ConfiguredForms,
         value: Value,
     ) -> Option<Value> {
-        Column::of((class, tier), forms).release(&self.pseudonyms, value)
+        Column::new((class, tier), forms).release(&self.pseudonyms, value)
     }
 
     /// Returns the rows as the tiers permit them, with the remaining columns in the same order. `classify` returns
@@ -66,7 +66,7 @@ impl Redactor {
                     .filter_map(|(position, (name, value))| {
                         let known = columns.get(position);
                         if !known.is_some_and(|(known, _)| Arc::ptr_eq(known, &name)) {
-                            let entry = (Arc::clone(&name), Column::of(classify(&name), forms));
+                            let entry = (Arc::clone(&name), Column::new(classify(&name), forms));
                             match columns.get_mut(position) {
                                 Some(other) => *other = entry,
                                 None => columns.push(entry),
@@ -95,7 +95,9 @@ impl Redactor {
             counts.fields_redacted += 1;
         }
         if released.is_none() {
-            counts.dropped.insert(name, DropReason::of(column.class));
+            counts
+                .dropped
+                .insert(name, DropReason::for_class(column.class));
         }
         counts.phi |= !is_null && released.is_some() && column.class.is_phi();
         released
@@ -116,11 +118,11 @@ struct Column<'c> {
 }
 
 impl<'c> Column<'c> {
-    fn of((class, tier): (&'c ColumnClass, ColumnTier), forms: &'c ConfiguredForms) -> Self {
+    fn new((class, tier): (&'c ColumnClass, ColumnTier), forms: &'c ConfiguredForms) -> Self {
         Self {
             class,
             tier,
-            forms: forms.of(class),
+            forms: forms.for_class(class),
         }
     }
 

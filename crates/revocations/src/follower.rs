@@ -63,7 +63,7 @@ impl RevocationFollower {
     /// Polls the store, and publishes the revocations if they have changed.
     pub(crate) async fn refresh(&self) -> Result<(), StoreError> {
         let mut last = self.last.lock().await;
-        let refreshed = self.read(&mut last).await;
+        let refreshed = self.load_revocations(&mut last).await;
         match &refreshed {
             Err(error) if !last.failed => {
                 let cause = error as &dyn std::error::Error;
@@ -79,7 +79,7 @@ impl RevocationFollower {
         refreshed
     }
 
-    async fn read(&self, last: &mut LastRefresh) -> Result<(), StoreError> {
+    async fn load_revocations(&self, last: &mut LastRefresh) -> Result<(), StoreError> {
         // The version is read first, so that a change in between is read by the next poll.
         let version = self.store.revocations_version().await?;
         if last.version == Some(version) {

@@ -186,7 +186,7 @@ impl Revocations {
             scope: target.tenant.clone().unwrap_or_default(),
             // A reason may contain names of patients, which could not be erased from the record, so only its digest is
             // recorded.
-            detail_digest: (!reason.is_empty()).then(|| Digest::of(reason.as_bytes())),
+            detail_digest: (!reason.is_empty()).then(|| Digest::compute(reason.as_bytes())),
             failed,
             ..operator.change(
                 format!("{}.{verb}", target.kind.as_str()),

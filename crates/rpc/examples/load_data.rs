@@ -215,7 +215,7 @@ fn append(
             requested_tool: tool.name.clone(),
             tool: tool.name,
             definition_digest: tool.definition_digest,
-            arguments_digest: Digest::of(&question.arguments_json).to_wire(),
+            arguments_digest: Digest::compute(&question.arguments_json).to_wire(),
             decision_id: decision.decision_id,
             policy_hash: decision.policy_hash,
             policies: decision.policies,
@@ -223,7 +223,7 @@ fn append(
         }),
         status: audit::Status::Ok.into(),
         rows: 2,
-        result_digest: Digest::of(b"result").to_wire(),
+        result_digest: Digest::compute(b"result").to_wire(),
         duration: Some(prost_types::Duration::default()),
         ..audit::Outcome::default()
     };

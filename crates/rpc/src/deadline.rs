@@ -54,7 +54,7 @@ pub(crate) fn late() -> tonic::Status {
 }
 
 /// Returns the timeout in `grpc-timeout`: at most eight digits and a unit (gRPC over HTTP/2, "Requests").
-pub(crate) fn of(headers: &HeaderMap) -> Option<Duration> {
+pub(crate) fn parse_timeout(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get("grpc-timeout")?.to_str().ok()?;
     let unit = text.chars().last()?;
     let digits = &text[..text.len() - unit.len_utf8()];
@@ -96,7 +96,7 @@ mod tests {
         let read = |text: &str| {
             let mut headers = HeaderMap::new();
             headers.insert("grpc-timeout", text.parse().unwrap());
-            of(&headers)
+            parse_timeout(&headers)
         };
         assert_eq!(read("250m"), Some(Duration::from_millis(250)));
         assert_eq!(read("3S"), Some(Duration::from_secs(3)));
@@ -122,7 +122,7 @@ mod tests {
                 http::HeaderName::from_static("grpc-timeout"),
                 header(left),
             )]);
-            assert_eq!(of(&headers), Some(left));
+            assert_eq!(parse_timeout(&headers), Some(left));
         }
         assert_eq!(header(Duration::MAX), "99999999S");
     }

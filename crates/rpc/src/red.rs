@@ -64,7 +64,7 @@ impl CallMeasurement {
 
     /// Continues the measurement until the response is sent or given up.
     pub(crate) fn until_sent(mut self, response: Response<Body>) -> Response<Body> {
-        self.read(response.headers());
+        self.read_status(response.headers());
         if self.0.is_none() || response.body().is_end_stream() {
             return response;
         }
@@ -77,7 +77,7 @@ impl CallMeasurement {
     }
 
     /// Takes the status code from `headers` if they contain it.
-    fn read(&mut self, headers: &HeaderMap) {
+    fn read_status(&mut self, headers: &HeaderMap) {
         if let (Some(call), Some(code)) = (&mut self.0, headers.get("grpc-status")) {
             call.code = Code::from_bytes(code.as_bytes());
         }
@@ -119,7 +119,7 @@ impl HttpBody for MeasuredBody {
         if let Some(Ok(frame)) = &frame
             && let Some(trailers) = frame.trailers_ref()
         {
-            measured.read(trailers);
+            measured.read_status(trailers);
         }
         Poll::Ready(frame)
     }

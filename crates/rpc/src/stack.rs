@@ -101,7 +101,7 @@ where
         // 4. Measurement, within the span so that an exemplar refers to it. Calls that are refused below are measured too.
         let measured = CallMeasurement::begin(method.path, &span);
         // 5. Deadline, because tonic enforces it only for calls over a socket.
-        let limit = deadline::of(request.headers());
+        let limit = deadline::parse_timeout(request.headers());
         // 6. Concurrency limit: excess calls are refused before any work is done for them.
         let limiter = self.limiter.clone().filter(|_| is_limited(method));
         // 7. Panic handler: a panic becomes an error response, so that it does not end a caller in the same process.

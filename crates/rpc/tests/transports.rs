@@ -58,7 +58,7 @@ async fn decide(token: &str) -> Result<Option<Decision>, CallError> {
                 visible: true,
             },
             policies: vec!["p1".to_owned()],
-            policy_hash: Digest::of(b"policies"),
+            policy_hash: Digest::compute(b"policies"),
             bundle: None,
             approval: None,
         })),
@@ -148,7 +148,7 @@ impl PolicyService for TokenDrivenPolicy {
     ) -> Result<Response<Self::WatchVersionStream>, Status> {
         let versions = [b"one", b"two"].map(|version| {
             Ok(pb::WatchVersionResponse {
-                policy_hash: Digest::of(version).to_wire(),
+                policy_hash: Digest::compute(version).to_wire(),
                 looks_up_callers: true,
                 bundle: Some(bundle().into()),
             })
@@ -161,7 +161,7 @@ impl PolicyService for TokenDrivenPolicy {
 fn bundle() -> BundleReference {
     BundleReference {
         version: 7,
-        digest: Digest::of(b"bundle"),
+        digest: Digest::compute(b"bundle"),
     }
 }
 
@@ -281,7 +281,7 @@ async fn a_stream_arrives_whole_behind_every_door() {
         let versions = client.watch_version().await.unwrap();
         let versions: Vec<PolicyVersion> = versions.map(Result::unwrap).collect().await;
         let expected = [b"one", b"two"].map(|version| PolicyVersion {
-            hash: Digest::of(version),
+            hash: Digest::compute(version),
             bundle: Some(bundle()),
             looks_up_callers: true,
         });
@@ -403,7 +403,7 @@ async fn what_is_more_than_a_server_can_do_is_turned_away_and_told_when_to_come_
     let link = link::connect(&url, Peer::Policy, NAME, None).unwrap().link;
 
     assert!(ask(&link, "decides", AMPLE).await.is_ok());
-    let taken = limiter.take("", "");
+    let taken = limiter.take_slot("", "");
     let refused = ask(&link, "decides", AMPLE).await.unwrap_err();
     assert_eq!(refused, ErrorReason::Overloaded);
     let mut client = PolicyServiceClient::new(link.transport.clone());

@@ -94,7 +94,7 @@ impl Collector<'_> {
             let mut tls = ClientTlsConfig::new();
             tls = match self.ca {
                 Some(path) => {
-                    tls.ca_certificate(Certificate::from_pem(read("otlp_ca_file", path)?))
+                    tls.ca_certificate(Certificate::from_pem(read_file("otlp_ca_file", path)?))
                 }
                 None => tls.with_native_roots(),
             };
@@ -109,7 +109,7 @@ impl Collector<'_> {
     fn over_http(self, uri: &Uri) -> Result<SpanExporter, OtlpError> {
         let mut client = reqwest::Client::builder().timeout(LIMIT);
         if let Some(path) = self.ca {
-            let text = read("otlp_ca_file", path)?;
+            let text = read_file("otlp_ca_file", path)?;
             let unfit = |error: reqwest::Error| unusable("otlp_ca_file", path, error.to_string());
             let authorities = reqwest::Certificate::from_pem_bundle(&text).map_err(unfit)?;
             client = client.tls_certs_only(authorities);
@@ -145,8 +145,8 @@ impl Collector<'_> {
     fn identity(self) -> Result<Option<[Vec<u8>; 2]>, OtlpError> {
         match (self.cert, self.key) {
             (Some(cert), Some(key)) => Ok(Some([
-                read("otlp_cert_file", cert)?,
-                read("otlp_key_file", key)?,
+                read_file("otlp_cert_file", cert)?,
+                read_file("otlp_key_file", key)?,
             ])),
             (None, None) => Ok(None),
             _ => Err(OtlpError::HalfIdentity),
@@ -154,7 +154,7 @@ impl Collector<'_> {
     }
 }
 
-fn read(key: &'static str, path: &Path) -> Result<Vec<u8>, OtlpError> {
+fn read_file(key: &'static str, path: &Path) -> Result<Vec<u8>, OtlpError> {
     std::fs::read(path).map_err(|error| unusable(key, path, error.to_string()))
 }
 

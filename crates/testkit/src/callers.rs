@@ -60,7 +60,7 @@ pub fn tool_facts(name: &str) -> ToolFacts {
     ToolFacts {
         kind: OfferKind::Tool,
         name: name.parse().expect("a name of a tool"),
-        definition_digest: Digest::of(name.as_bytes()),
+        definition_digest: Digest::compute(name.as_bytes()),
         read_only: true,
         tags: Arc::default(),
         entity: None,

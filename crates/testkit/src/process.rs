@@ -58,7 +58,7 @@ impl WardgateProcess {
     /// Starts `binary` and waits for its `ready` line.
     pub fn start(binary: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
         let mut child = spawn(&mut command(binary, arguments, environment));
-        let log = OutputLog::of(child.stderr.take());
+        let log = OutputLog::from_stream(child.stderr.take());
         let (sender, lines) = mpsc::channel();
         let stdout = child.stdout.take().expect("stdout is piped");
         // The thread reads to the end, so that the process never blocks on a full pipe.
@@ -158,11 +158,11 @@ impl ProcessExit {
         self.stdout
     }
 
-    pub(crate) fn of(mut command: Command) -> Self {
+    pub(crate) fn run(mut command: Command) -> Self {
         let mut child = spawn(&mut command);
         let (stdout, stderr) = (
-            OutputLog::of(child.stdout.take()),
-            OutputLog::of(child.stderr.take()),
+            OutputLog::from_stream(child.stdout.take()),
+            OutputLog::from_stream(child.stderr.take()),
         );
         // A process that closes both streams has ended or is about to end.
         if !(stdout.ended() && stderr.ended()) {
@@ -185,7 +185,7 @@ impl ProcessExit {
 
 /// Runs `binary` to completion, and panics if it does not end in time.
 pub fn run(binary: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> ProcessExit {
-    ProcessExit::of(command(binary, arguments, environment))
+    ProcessExit::run(command(binary, arguments, environment))
 }
 
 /// Returns a command without the environment variables of the developer's own database.
@@ -217,7 +217,7 @@ struct OutputLog {
 }
 
 impl OutputLog {
-    fn of(stream: Option<impl Read + Send + 'static>) -> Self {
+    fn from_stream(stream: Option<impl Read + Send + 'static>) -> Self {
         let stream = stream.expect("the stream is piped");
         let lines = Arc::new(Mutex::new(String::new()));
         let (open, end) = mpsc::channel();

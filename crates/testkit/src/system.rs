@@ -67,7 +67,7 @@ pub trait System {
         for (name, value) in claims {
             command.args(["--claim", &format!("{name}={value}")]);
         }
-        ProcessExit::of(command).success().trim().to_owned()
+        ProcessExit::run(command).success().trim().to_owned()
     }
 
     /// Returns every record, oldest first, as `audit query -o jsonl` prints them.

@@ -449,13 +449,13 @@ fn longest(tools: &[Tool], source: &str, default: Duration) -> Duration {
 fn of_required(tools: &[Tool]) -> Digest {
     let required = tools.iter().map(Tool::required_capabilities);
     let required: Vec<_> = required.map(RequiredCapabilities::to_wire).collect();
-    Digest::of(format!("{required:?}").as_bytes())
+    Digest::compute(format!("{required:?}").as_bytes())
 }
 
 /// Returns a digest of the times for which lists of sources may be cached.
 fn of_ttls<'a>(offers: impl Iterator<Item = &'a SourceOffers>) -> Digest {
     let ttls: Vec<_> = offers.map(|of| &of.ttls).collect();
-    Digest::of(format!("{ttls:?}").as_bytes())
+    Digest::compute(format!("{ttls:?}").as_bytes())
 }
 
 fn known(tool: &Tool) -> KnownTool {

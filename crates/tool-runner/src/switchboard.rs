@@ -82,7 +82,7 @@ impl Switches {
         let switches: Vec<_> = targets
             .filter_map(|target| self.by_target.get(&target))
             .collect();
-        ToolSwitches::of(switches.into_iter().flatten())
+        ToolSwitches::from_switches(switches.into_iter().flatten())
     }
 
     /// Returns the switches that apply to a source as a whole.
@@ -91,7 +91,7 @@ impl Switches {
             kind: SwitchKind::Upstream,
             name: name.to_owned(),
         };
-        ToolSwitches::of(self.by_target.get(&target).into_iter().flatten())
+        ToolSwitches::from_switches(self.by_target.get(&target).into_iter().flatten())
     }
 }
 

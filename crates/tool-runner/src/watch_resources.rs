@@ -253,7 +253,7 @@ fn changes(own: &FileContent, read: &mut BTreeMap<String, Option<Digest>>) -> BT
     let mut changed = BTreeSet::new();
     for (uri, before) in read {
         let contents = own.read_resource(uri).ok();
-        let now = contents.map(|contents| Digest::of(contents.to_string().as_bytes()));
+        let now = contents.map(|contents| Digest::compute(contents.to_string().as_bytes()));
         if *before != now {
             *before = now;
             changed.insert(uri.clone());

@@ -94,7 +94,7 @@ pub fn tiles_of_ranges(
     let nodes = ranges.into_iter().flat_map(nodes_of);
     nodes
         .filter_map(|node| {
-            let hashes = TileHashes::of(node)?;
+            let hashes = TileHashes::for_node(node)?;
             TileId::new(hashes.level, hashes.tile, size)
         })
         .collect()
@@ -108,7 +108,7 @@ struct TileHashes {
 }
 
 impl TileHashes {
-    fn of(node: Node) -> Option<Self> {
+    fn for_node(node: Node) -> Option<Self> {
         let count = 1_u64 << (node.height % TILE_HEIGHT);
         let first = node.index.checked_mul(count)?;
         let start = usize::try_from(first % TILE_WIDTH).ok()?;
@@ -138,7 +138,7 @@ impl TileSet {
     /// Returns the root of the subtree at `node`. Fails if the tile that contains it is missing.
     pub fn node(&self, node: Node) -> Result<Hash, Error> {
         let missing = || Error::MissingTile(format!("of height {}, {}", node.height, node.index));
-        let at = TileHashes::of(node).ok_or_else(missing)?;
+        let at = TileHashes::for_node(node).ok_or_else(missing)?;
         let tile = self.0.get(&(at.level, at.tile)).ok_or_else(missing)?;
         let hashes = tile.get(at.within).ok_or_else(missing)?;
         perfect_root(hashes).ok_or_else(missing)

@@ -116,5 +116,5 @@ fn key(dir: &DataDir) -> Result<Ed25519KeyPair, Failure> {
 
 /// Returns a key ID that changes with the key.
 fn kid(key: &Ed25519KeyPair) -> String {
-    Digest::of(key.public_key().as_ref()).to_string()[..16].to_owned()
+    Digest::compute(key.public_key().as_ref()).to_string()[..16].to_owned()
 }

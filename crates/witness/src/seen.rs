@@ -45,7 +45,7 @@ impl SeenCheckpoints {
     }
 
     /// Returns the newest checkpoint of the log `origin` that the witness of `key` cosigned, or `None` if the witness saw none.
-    pub(crate) fn read(
+    pub(crate) fn read_checkpoint(
         &self,
         origin: &str,
         key: &VerifierKey,
@@ -86,7 +86,7 @@ impl SeenCheckpoints {
 
     /// Returns the path of the file for a log. The name is a digest, because an origin may contain any characters.
     fn path(&self, origin: &str) -> PathBuf {
-        let name = Digest::of(origin.as_bytes());
+        let name = Digest::compute(origin.as_bytes());
         self.directory.join(format!("{name}.checkpoint"))
     }
 }

@@ -89,7 +89,7 @@ impl Witness {
         let files = SeenCheckpoints::open(directory)?;
         let mut newest = BTreeMap::new();
         for key in &keys {
-            if let Some(seen) = files.read(key.name(), cosigner.verifier_key())? {
+            if let Some(seen) = files.read_checkpoint(key.name(), cosigner.verifier_key())? {
                 newest.insert(key.name().to_owned(), seen.head);
             }
         }

@@ -156,7 +156,7 @@ impl RecordMacKey {
 
     /// Returns the digest of a call's arguments that its intent contains.
     fn mac(&self, arguments: &Value) -> String {
-        let digest = Digest::of(arguments.to_string().as_bytes());
+        let digest = Digest::compute(arguments.to_string().as_bytes());
         let mac = hmac::sign(&self.0, digest.as_bytes());
         Digest::from_bytes(mac.as_ref().try_into().unwrap()).to_string()
     }

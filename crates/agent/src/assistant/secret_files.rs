@@ -23,7 +23,10 @@ impl SecretFiles {
     pub(crate) fn read_file(&mut self, path: PathBuf) -> Result<String, String> {
         let text = read_text(&path);
         self.0.push(SecretFile {
-            content: text.as_ref().ok().map(|text| Digest::of(text.as_bytes())),
+            content: text
+                .as_ref()
+                .ok()
+                .map(|text| Digest::compute(text.as_bytes())),
             path,
         });
         text
@@ -38,7 +41,7 @@ impl SecretFiles {
     pub(crate) fn are_changed(&self) -> bool {
         self.0.iter().any(|file| {
             let now = read_text(&file.path).ok();
-            now.map(|text| Digest::of(text.as_bytes())) != file.content
+            now.map(|text| Digest::compute(text.as_bytes())) != file.content
         })
     }
 }

@@ -60,7 +60,7 @@ fn is_in_name(c: char) -> bool {
 
 /// Returns as much of the name as fits, followed by `digits` digits of its digest.
 fn changed(tool: &str, digits: usize) -> String {
-    let digest = Digest::of(tool.as_bytes()).to_string();
+    let digest = Digest::compute(tool.as_bytes()).to_string();
     let prefix_length = MAX_NAME.saturating_sub(digits + 1);
     let mut name: String = tool
         .chars()

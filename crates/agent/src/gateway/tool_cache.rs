@@ -53,7 +53,7 @@ impl ToolCache {
         token: &'a BearerToken,
         toolset: Option<&'a str>,
     ) -> ToolListLookup<'a> {
-        let caller = Digest::of(token.as_str().as_bytes());
+        let caller = Digest::compute(token.as_str().as_bytes());
         self.streams.note_activity(&caller);
         ToolListLookup {
             token,

@@ -292,7 +292,7 @@ fn plan_call<'t>(
 
 /// Returns a digest of the tool and the exact arguments of a call.
 fn terms(tool: &str, arguments: &Map<String, Value>) -> Digest {
-    Digest::of(
+    Digest::compute(
         Value::from(vec![Value::from(tool), arguments.clone().into()])
             .to_string()
             .as_bytes(),
@@ -443,7 +443,7 @@ fn idempotency_key(
         Value::from(tool),
         Value::from(ready.terms.to_string()),
     ]);
-    Digest::of(parts.to_string().as_bytes()).to_string()
+    Digest::compute(parts.to_string().as_bytes()).to_string()
 }
 
 /// Returns the idempotency key of a refusal: the same if the round is processed again.
@@ -457,7 +457,7 @@ fn refusal_key(journal: &Journal, position: CallPosition, refused: &RefusedCall)
         Value::from(refused.tool.as_str()),
         Value::from(refused.refusal.as_str()),
     ]);
-    Digest::of(parts.to_string().as_bytes()).to_string()
+    Digest::compute(parts.to_string().as_bytes()).to_string()
 }
 
 fn failed(text: String) -> ToolAnswer {

@@ -99,7 +99,7 @@ fn identity(call: &FunctionCall) -> Digest {
         }
         Err(_) => call.arguments.clone(),
     };
-    Digest::of(
+    Digest::compute(
         Value::from(vec![call.name.as_str(), &arguments])
             .to_string()
             .as_bytes(),

@@ -56,7 +56,7 @@ impl RecordFeed for FakeFeed {
         Ok(*self.size.lock().unwrap())
     }
 
-    async fn read(&self, from: u64, _: u64) -> Result<FeedPage, FeedError> {
+    async fn read_records(&self, from: u64, _: u64) -> Result<FeedPage, FeedError> {
         self.readable()?;
         let first = from.max(self.minimum_index);
         let end = self.minimum_index + self.records.len() as u64;
@@ -67,7 +67,7 @@ impl RecordFeed for FakeFeed {
             records: records
                 .map(|(sequence, record)| SourceRecord {
                     sequence,
-                    leaf_hash: Digest::of(record.as_bytes()),
+                    leaf_hash: Digest::compute(record.as_bytes()),
                     canonical: record.as_bytes().to_vec(),
                 })
                 .collect(),

@@ -15,7 +15,7 @@ pub(crate) struct OpenIntent {
 }
 
 impl OpenIntent {
-    pub(crate) fn read(stored: &StoredRow) -> Result<Self, Error> {
+    pub(crate) fn from_stored_row(stored: &StoredRow) -> Result<Self, Error> {
         let sequence = stored.sequence;
         let damaged = |problem: String| {
             Error::Damaged(RecordDamage {

@@ -40,7 +40,7 @@ fn subject() -> CallFacts {
         tool: Some("get_medical_records".parse().unwrap()),
         definition_digest: Some(Digest::from_bytes([1; 32])),
         tags: None,
-        arguments_digest: Digest::of(b"NUGWI"),
+        arguments_digest: Digest::compute(b"NUGWI"),
         decision_id: Some(DECISION_ID.parse().unwrap()),
         policy_hash: Some(Digest::from_bytes([2; 32])),
         bundle: None,
@@ -61,14 +61,14 @@ fn outcome() -> Outcome {
         rows_withheld: 3,
         fields_redacted: 24,
         phi: true,
-        result_digest: Some(Digest::of(b"NUGWI")),
+        result_digest: Some(Digest::compute(b"NUGWI")),
         duration: Duration::from_micros(1_250),
         details: None,
     }
 }
 
 fn canonical(event: Event) -> String {
-    let entry = RecordEntry::of(
+    let entry = RecordEntry::from_record(
         &Record {
             time: time(),
             event,
@@ -398,7 +398,7 @@ fn the_canonical_bytes_of_what_an_operator_reads_are_these() {
     );
     assert_eq!(entry.subject.as_deref(), Some("auditor.lee"));
     assert_eq!(entry.status, Some("denied"));
-    let content = RecordContent::of(&entry.canonical).unwrap();
+    let content = RecordContent::parse(&entry.canonical).unwrap();
     assert!(content.is_of_tenant("north") && !content.is_of_tenant("south"));
 }
 
@@ -497,7 +497,7 @@ fn the_leaf_hash_is_the_one_of_rfc_6962() {
 
 #[test]
 fn an_unknown_outcome_says_who_and_nothing_of_what_followed() {
-    let intent = RecordEntry::of(
+    let intent = RecordEntry::from_record(
         &Record {
             time: time(),
             event: Event::Intent(subject()),
@@ -512,7 +512,7 @@ fn an_unknown_outcome_says_who_and_nothing_of_what_followed() {
         canonical: intent.canonical.clone(),
         details: None,
     };
-    let open = OpenIntent::read(&stored).unwrap();
+    let open = OpenIntent::from_stored_row(&stored).unwrap();
     assert_eq!(open.time, time());
     let now = time().plus(Duration::from_secs(60));
     let closed = open.unknown_outcome(now).unwrap();
@@ -539,7 +539,7 @@ fn what_has_no_exact_form_is_refused() {
             event: Event::Outcome(outcome()),
         };
         change(&mut record);
-        RecordEntry::of(&record, &key(), None)
+        RecordEntry::from_record(&record, &key(), None)
             .unwrap_err()
             .to_string()
     };

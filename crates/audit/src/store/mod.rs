@@ -312,7 +312,9 @@ impl ReadableColumns {
     /// Returns whether the columns are those of the record `canonical`.
     fn are_of(&self, canonical: &[u8]) -> bool {
         let stored = self.0.as_ref();
-        stored.is_some_and(|stored| IndexedColumns::of(canonical, stored).as_ref() == Some(stored))
+        stored.is_some_and(|stored| {
+            IndexedColumns::from_canonical(canonical, stored).as_ref() == Some(stored)
+        })
     }
 }
 

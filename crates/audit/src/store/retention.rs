@@ -19,7 +19,7 @@ type HoldRow = (
 );
 
 impl LegalHold {
-    fn of((name, tenant, tag, set_by, set_in, set_at): HoldRow) -> Self {
+    fn from_row((name, tenant, tag, set_by, set_in, set_at): HoldRow) -> Self {
         // A hold with an invalid tag covers its whole tenant, or everything, rather than nothing.
         let tag = tag.and_then(|tag| tag.try_into().ok());
         Self {
@@ -59,7 +59,7 @@ impl StoreReader {
                     .await?
             }
         };
-        Ok(rows.into_iter().map(LegalHold::of).collect())
+        Ok(rows.into_iter().map(LegalHold::from_row).collect())
     }
 
     /// Returns the name of the first hold that protects the key of a data subject of `tenant`.

@@ -443,7 +443,7 @@ mod tests {
             let filter = RecordFilter {
                 subject,
                 since: Some(Timestamp::from_seconds(1)),
-                data_subject: Some(Digest::of(b"subject")),
+                data_subject: Some(Digest::compute(b"subject")),
                 ..RecordFilter::default()
             };
             let page = PageBounds {

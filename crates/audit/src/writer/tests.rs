@@ -22,7 +22,7 @@ fn entry(count: u64) -> RecordEntry {
         counts,
     });
     let key = MacKey::from_bytes(&[7; 32]);
-    RecordEntry::of(&Record { time, event }, &key, None).unwrap()
+    RecordEntry::from_record(&Record { time, event }, &key, None).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -100,7 +100,7 @@ fn first_growth(leaves: &[Digest]) -> TreeGrowth {
         tile_roots: vec![TileRoot {
             level: 1,
             position: leaves.len() as u64,
-            root: *Digest::of(b"tile").as_bytes(),
+            root: *Digest::compute(b"tile").as_bytes(),
         }],
         checkpoint: Some("checkpoint".to_owned()),
     }

@@ -77,7 +77,7 @@ pub(crate) async fn anomalies(store: &TestStore, subject: &str) -> Vec<Value> {
             },
             ..AuditFilter::default()
         };
-        let found = store.read(filter).await.into_iter();
+        let found = store.read_records(filter).await.into_iter();
         let found: Vec<Value> = found
             .filter_map(|found| match found {
                 QueriedRecord::Intact(stored) => Some(json(&stored)),
@@ -162,7 +162,7 @@ async fn the_search_continues_after_a_record_that_cannot_be_read(store: &TestSto
     };
     store.execute(unlock).await.unwrap();
     store.execute(change).await.unwrap();
-    let found = store.read(AuditFilter::default()).await;
+    let found = store.read_records(AuditFilter::default()).await;
     let damaged: Vec<_> = found
         .iter()
         .filter_map(|found| match found {
@@ -193,7 +193,7 @@ async fn the_search_continues_after_records_on_a_corrupt_page_of_the_database() 
     drop(audit);
     closer.close().await;
     store.corrupt_pages_of(&calls[20..21]).await;
-    let whole = store.read(AuditFilter::default()).await;
+    let whole = store.read_records(AuditFilter::default()).await;
     let is_damaged = |found: &QueriedRecord| matches!(found, QueriedRecord::Damaged(_));
     assert!(whole.iter().any(is_damaged), "the page cannot be read");
 
@@ -211,7 +211,7 @@ async fn the_search_continues_after_records_on_a_corrupt_page_of_the_database() 
         ..AuditFilter::default()
     };
     until("the anomaly is recorded", async || {
-        let found = store.read(anomaly.clone()).await;
+        let found = store.read_records(anomaly.clone()).await;
         (!found.is_empty()).then_some(())
     })
     .await;

@@ -113,7 +113,7 @@ async fn query_by_time(store: &TestStore, all: &[StoredRecord]) {
                 newest_first,
                 ..AuditFilter::default()
             };
-            let found = store.read(filter).await.into_iter().map(intact);
+            let found = store.read_records(filter).await.into_iter().map(intact);
             let found: Vec<_> = found
                 .map(|record| (time_of(&record), record.sequence))
                 .collect();
@@ -136,7 +136,7 @@ async fn a_step_forward_closes_what_is_under_way_and_a_step_back_closes_nothing(
             call_id: Some(call.call_id.to_string()),
             ..AuditFilter::default()
         };
-        let found = store.read(filter).await.into_iter().map(intact);
+        let found = store.read_records(filter).await.into_iter().map(intact);
         let found: Vec<_> = found.map(|record| json(&record)).collect();
         found.last().unwrap()["status"].as_str().map(str::to_owned)
     };

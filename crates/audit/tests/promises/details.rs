@@ -28,7 +28,7 @@ fn details_of(patients: &[(&str, u64)]) -> CallDetails {
         subjects.add(&(*patient).into(), *rows);
     }
     CallDetails {
-        caller_digest: Digest::of(b"rights"),
+        caller_digest: Digest::compute(b"rights"),
         client: "chat-app".to_owned(),
         actors: vec!["agent-7".to_owned()],
         arguments: ArgumentOutline {
@@ -84,7 +84,7 @@ pub(crate) fn about(tenant: &str, key: &str) -> AuditFilter {
     }
 }
 
-async fn read(store: &TestStore, filter: AuditFilter) -> Vec<QueriedRecord> {
+async fn read_with_details(store: &TestStore, filter: AuditFilter) -> Vec<QueriedRecord> {
     let reader = RecordReader::open(&store.url, &DatabaseSettings::default())
         .await
         .unwrap();
@@ -117,20 +117,33 @@ async fn a11_details_are_sealed_and_data_subjects_are_found_by_a_keyed_digest(st
     assert_eq!(details["stages_us"][0][1], 42);
     assert_eq!(details["arguments"][0]["size"], 5);
     // A reader without the service finds the same records, also by time, and none for another tenant or another key.
-    assert_eq!(read(store, about("north", "DOSRO")).await.len(), 1);
+    assert_eq!(
+        read_with_details(store, about("north", "DOSRO"))
+            .await
+            .len(),
+        1
+    );
     let by_time = AuditFilter {
         since: Some(start()),
         newest_first: true,
         ..about("north", "NUGWI")
     };
-    assert_eq!(read(store, by_time).await.len(), 2);
+    assert_eq!(read_with_details(store, by_time).await.len(), 2);
     let later = AuditFilter {
         since: Some(start().plus(std::time::Duration::from_secs(1))),
         ..about("north", "NUGWI")
     };
-    assert_eq!(read(store, later).await.len(), 0);
-    assert_eq!(read(store, about("south", "NUGWI")).await.len(), 0);
-    assert_eq!(read(store, about("north", "NUGW")).await.len(), 0);
+    assert_eq!(read_with_details(store, later).await.len(), 0);
+    assert_eq!(
+        read_with_details(store, about("south", "NUGWI"))
+            .await
+            .len(),
+        0
+    );
+    assert_eq!(
+        read_with_details(store, about("north", "NUGW")).await.len(),
+        0
+    );
     let keyless = RecordReader::open(&store.url, &DatabaseSettings::default())
         .await
         .unwrap();
@@ -144,7 +157,7 @@ async fn a11_details_are_sealed_and_data_subjects_are_found_by_a_keyed_digest(st
     assert!(holds("dr.yenji"), "the search finds what is there");
     for canary in ["NUGWI", "DOSRO", "diagnosis_text", "agent-7", "chat-app"] {
         assert!(!holds(canary), "{canary}");
-        assert!(!holds(&Digest::of(canary.as_bytes()).to_string()));
+        assert!(!holds(&Digest::compute(canary.as_bytes()).to_string()));
     }
 }
 
@@ -168,14 +181,22 @@ async fn a11_destroying_the_key_of_a_data_subject_erases_the_details_and_every_p
         with_details: true,
         ..AuditFilter::default()
     };
-    assert_eq!(details(&read(store, all.clone()).await), [false, false]);
+    assert_eq!(
+        details(&read_with_details(store, all.clone()).await),
+        [false, false]
+    );
     store
         .execute("DELETE FROM data_subject_key WHERE tag IN (SELECT tag FROM data_subject)")
         .await
         .unwrap();
-    assert_eq!(details(&read(store, all).await), [true, false]);
+    assert_eq!(details(&read_with_details(store, all).await), [true, false]);
     // The record of the access remains.
-    assert_eq!(read(store, about("north", "NUGWI")).await.len(), 1);
+    assert_eq!(
+        read_with_details(store, about("north", "NUGWI"))
+            .await
+            .len(),
+        1
+    );
     let reader = RecordReader::open(&store.url, &DatabaseSettings::default())
         .await
         .unwrap();
@@ -197,7 +218,12 @@ async fn a_repeated_outcome_with_details_is_the_same_record(store: &TestStore) {
     let first = service.audit.append(&record, false).await.unwrap();
     let again = service.audit.append(&record, true).await.unwrap();
     assert_eq!(first, again);
-    assert_eq!(read(store, about("north", "NUGWI")).await.len(), 1);
+    assert_eq!(
+        read_with_details(store, about("north", "NUGWI"))
+            .await
+            .len(),
+        1
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -231,7 +257,7 @@ async fn details_that_were_changed_in_the_store_are_named() {
         ))
         .await
         .unwrap();
-    let found = read(&store, about("north", "NUGWI")).await;
+    let found = read_with_details(&store, about("north", "NUGWI")).await;
     let QueriedRecord::Damaged(damage) = &found[0] else {
         panic!("the details are not those of the record")
     };

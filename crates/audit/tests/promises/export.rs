@@ -45,7 +45,7 @@ struct ExportedRecord {
 }
 
 impl ExportedRecord {
-    async fn of(store: &TestStore, records: u64) -> Self {
+    async fn create(store: &TestStore, records: u64) -> Self {
         Self::more(store, records, records).await
     }
 
@@ -98,7 +98,7 @@ impl ExportedRecord {
 }
 
 async fn a10_an_export_and_each_proof_verify_offline(store: &TestStore) {
-    let exported = ExportedRecord::of(store, 260).await;
+    let exported = ExportedRecord::create(store, 260).await;
     assert_eq!(exported.verify().unwrap().head.size, 260);
     let lines = fs::read_to_string(exported.path().join("records.jsonl")).unwrap();
     for (line, record) in lines.lines().zip(store.records().await) {
@@ -134,7 +134,7 @@ async fn a10_an_export_and_each_proof_verify_offline(store: &TestStore) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_bit_of_an_export_can_be_changed_and_no_file_cut_off_or_removed() {
-    let exported = ExportedRecord::of(&TestStore::sqlite(), 3).await;
+    let exported = ExportedRecord::create(&TestStore::sqlite(), 3).await;
     for (path, contents) in exported.files() {
         for at in 0..contents.len() {
             let mut changed = contents.clone();
@@ -167,7 +167,7 @@ async fn no_bit_of_an_export_can_be_changed_and_no_file_cut_off_or_removed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_record_can_be_removed_moved_doubled_or_replaced() {
     let store = TestStore::sqlite();
-    let exported = ExportedRecord::of(&store, 20).await;
+    let exported = ExportedRecord::create(&store, 20).await;
     let bundle = exported.path().join("tile/entries/000.p/20");
     let tile = exported.path().join("tile/0/000.p/20");
     let original = fs::read(&bundle).unwrap();
@@ -207,7 +207,7 @@ async fn no_record_can_be_removed_moved_doubled_or_replaced() {
 async fn a_checkpoint_that_was_kept_shows_another_history_and_an_older_record() {
     let store = TestStore::sqlite();
     let (earlier, later) = (
-        ExportedRecord::of(&store, 3).await,
+        ExportedRecord::create(&store, 3).await,
         ExportedRecord::more(&store, 4, 7).await,
     );
     let since = |export: &ExportedRecord, kept: &ExportedRecord| {
@@ -219,7 +219,7 @@ async fn a_checkpoint_that_was_kept_shows_another_history_and_an_older_record() 
     };
     since(&later, &earlier).unwrap();
     since(&later, &later).unwrap();
-    let other = ExportedRecord::of(&TestStore::sqlite(), 3).await;
+    let other = ExportedRecord::create(&TestStore::sqlite(), 3).await;
     for refused in [
         since(&earlier, &later),
         since(&later, &other),
@@ -236,7 +236,7 @@ async fn a_checkpoint_that_was_kept_shows_another_history_and_an_older_record() 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_receipt_proves_the_record_of_its_call_and_of_no_other() {
     let store = TestStore::sqlite();
-    let exported = ExportedRecord::of(&store, 3).await;
+    let exported = ExportedRecord::create(&store, 3).await;
     let reader = RecordReader::open(&store.url, &DatabaseSettings::default())
         .await
         .unwrap();
@@ -295,7 +295,7 @@ async fn a_receipt_proves_the_record_of_its_call_and_of_no_other() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_empty_record_is_exported_and_verified_too() {
     let store = TestStore::sqlite();
-    let exported = ExportedRecord::of(&store, 0).await;
+    let exported = ExportedRecord::create(&store, 0).await;
     assert_eq!(exported.verify().unwrap().head.size, 0);
     // The old checkpoint of a log that has grown is still valid for the records that it covers.
     let service = store.service().await;

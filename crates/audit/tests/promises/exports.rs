@@ -37,7 +37,7 @@ pub(crate) struct Receiver {
 
 impl Receiver {
     pub(crate) async fn serve(&self) -> String {
-        async fn take(
+        async fn receive_events(
             State(receiver): State<Receiver>,
             headers: HeaderMap,
             body: String,
@@ -53,7 +53,9 @@ impl Receiver {
             receiver.lines.lock().unwrap().extend(events);
             StatusCode::ACCEPTED
         }
-        let router = Router::new().fallback(take).with_state(self.clone());
+        let router = Router::new()
+            .fallback(receive_events)
+            .with_state(self.clone());
         format!("http://{}/in", wardgate_testkit::serve(router).await)
     }
 
@@ -309,7 +311,7 @@ async fn an_export_continues_after_records_on_a_corrupt_page_of_the_database() {
     let store = TestStore::sqlite();
     let calls = store.append_calls(40).await;
     store.corrupt_pages_of(&calls[20..21]).await;
-    let found = store.read(AuditFilter::default()).await;
+    let found = store.read_records(AuditFilter::default()).await;
     let readable: Vec<u64> = found
         .iter()
         .filter_map(|found| match found {

@@ -45,7 +45,7 @@ fn since(before: Duration, tools: &[&str]) -> CallSelection {
     }
 }
 
-fn of(selections: Vec<CallSelection>, decided: Option<&CallFacts>) -> CallCountQuery {
+fn build_query(selections: Vec<CallSelection>, decided: Option<&CallFacts>) -> CallCountQuery {
     CallCountQuery {
         subject: subject().subject,
         call_id: decided.map(|call| call.call_id),
@@ -55,7 +55,7 @@ fn of(selections: Vec<CallSelection>, decided: Option<&CallFacts>) -> CallCountQ
 }
 
 async fn count(policy: &AuditClient, tool: &str, decided: Option<&CallFacts>) -> u64 {
-    let query = of(vec![since(Duration::from_hours(1), &[tool])], decided);
+    let query = build_query(vec![since(Duration::from_hours(1), &[tool])], decided);
     policy.count_calls(query, PATIENCE).await.unwrap()[0]
 }
 
@@ -166,7 +166,7 @@ async fn calls_are_those_of_the_caller_of_the_tools_and_within_the_time(store: &
         since(Duration::ZERO, &["export"]),
         later,
     ];
-    let query = of(selections, None);
+    let query = build_query(selections, None);
     let counts = service.policy.count_calls(query.clone(), PATIENCE).await;
     assert_eq!(counts.unwrap(), [1, 2, 1, 0]);
     let until = CallCountQuery {
@@ -181,7 +181,7 @@ async fn calls_of_a_conversation_and_those_that_released_health_information_are_
     store: &TestStore,
 ) {
     let service = store.service().await;
-    let conversation = |name: &str| Some(Digest::of(name.as_bytes()));
+    let conversation = |name: &str| Some(Digest::compute(name.as_bytes()));
     let of = |name: &str, tool: &str| CallFacts {
         conversation: conversation(name),
         ..called(tool)
@@ -210,7 +210,7 @@ async fn calls_of_a_conversation_and_those_that_released_health_information_are_
         };
         let counts = service
             .policy
-            .count_calls(self::of(vec![selection], None), PATIENCE);
+            .count_calls(build_query(vec![selection], None), PATIENCE);
         counts.await.unwrap()[0]
     };
     assert_eq!(count(Some("a"), &["records"], false).await, 3);
@@ -243,7 +243,7 @@ fn by_tag(tags: &[&str]) -> CallSelection {
 }
 
 async fn count_by_tag(policy: &AuditClient, tags: &[&str]) -> Result<u64, CallError> {
-    let counts = policy.count_calls(of(vec![by_tag(tags)], None), PATIENCE);
+    let counts = policy.count_calls(build_query(vec![by_tag(tags)], None), PATIENCE);
     counts.await.map(|counts| counts[0])
 }
 
@@ -274,7 +274,9 @@ async fn calls_are_counted_by_the_tags_that_their_tools_had(store: &TestStore) {
         tags: texts(&["export"]),
         ..since(Duration::from_hours(1), &["export"])
     };
-    let refused = service.policy.count_calls(of(vec![both], None), PATIENCE);
+    let refused = service
+        .policy
+        .count_calls(build_query(vec![both], None), PATIENCE);
     assert_eq!(reason(refused.await), ErrorReason::InvalidMessage);
     let seventeen = count_by_tag(&service.policy, &["t"; 17]).await;
     assert_eq!(reason(seventeen), ErrorReason::InvalidMessage);
@@ -298,7 +300,7 @@ async fn calls_are_not_counted_by_tag_if_a_record_among_them_does_not_contain_ta
     service.audit.append(&without_tool, false).await.unwrap();
     let counted = count_by_tag(&service.policy, &["export"]).await;
     assert_eq!(counted.unwrap(), 1);
-    let all = of(vec![since(Duration::from_hours(1), &[])], None);
+    let all = build_query(vec![since(Duration::from_hours(1), &[])], None);
     let all = service.policy.count_calls(all, PATIENCE).await;
     assert_eq!(all.unwrap(), [2]);
     let untagged = outcome(&called("mail"), Status::Ok);
@@ -323,7 +325,7 @@ async fn calls_are_not_counted_by_tag_while_a_call_whose_intent_does_not_contain
     assert_refused_as_untagged(&service.policy).await;
     // The call that is decided is not counted, so its own intent needs no tags.
     let selection = by_tag(&["export"]);
-    let query = of(vec![selection], Some(&running));
+    let query = build_query(vec![selection], Some(&running));
     let counted = service.policy.count_calls(query, PATIENCE).await;
     assert_eq!(counted.unwrap(), [0]);
     let denied = outcome(&running, Status::Denied);
@@ -336,7 +338,7 @@ async fn calls_are_counted_by_tag_within_a_conversation_and_if_they_released_hea
     store: &TestStore,
 ) {
     let service = store.service().await;
-    let conversation = Some(Digest::of(b"a"));
+    let conversation = Some(Digest::compute(b"a"));
     let in_conversation = |tags: &[&str]| CallFacts {
         conversation,
         ..tagged("export", tags)
@@ -359,7 +361,7 @@ async fn calls_are_counted_by_tag_within_a_conversation_and_if_they_released_hea
             phi,
             ..by_tag(&["export"])
         };
-        let query = of(vec![selection], None);
+        let query = build_query(vec![selection], None);
         let counts = service.policy.count_calls(query, PATIENCE).await;
         counts.map(|counts| counts[0])
     };
@@ -419,7 +421,7 @@ async fn a_call_without_an_intent_is_not_counted_for(store: &TestStore) {
         .unwrap();
     for call in [&called("export"), &of_other] {
         let selections = vec![since(Duration::from_hours(1), &["export"])];
-        let query = of(selections, Some(call));
+        let query = build_query(selections, Some(call));
         let refused = service.policy.count_calls(query, PATIENCE).await;
         assert_eq!(reason(refused), ErrorReason::InvalidMessage);
     }

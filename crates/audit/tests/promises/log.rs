@@ -176,7 +176,7 @@ async fn a_store_without_a_tree_gets_the_same_tree(store: &TestStore) {
     service.closer.close().await;
     let before = checkpoint(store).await;
     // The store is as an earlier release left it.
-    let none = Digest::of(b"");
+    let none = Digest::compute(b"");
     let root = if store.url.starts_with("sqlite") {
         format!("x'{none}'")
     } else {
@@ -253,13 +253,16 @@ async fn a8_no_checkpoint_is_signed_of_another_history(store: &TestStore) {
         "DROP TRIGGER record_is_not_changed ON record"
     };
     store.execute(unlock).await.unwrap();
-    let changed = Digest::of(b"another record");
+    let changed = Digest::compute(b"another record");
     let (changed, root) = if store.url.starts_with("sqlite") {
-        (format!("x'{changed}'"), format!("x'{}'", Digest::of(b"")))
+        (
+            format!("x'{changed}'"),
+            format!("x'{}'", Digest::compute(b"")),
+        )
     } else {
         (
             format!("'\\x{changed}'"),
-            format!("'\\x{}'", Digest::of(b"")),
+            format!("'\\x{}'", Digest::compute(b"")),
         )
     };
     let change = format!("UPDATE record SET leaf_hash = {changed} WHERE sequence = 2");

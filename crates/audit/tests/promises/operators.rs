@@ -58,7 +58,10 @@ async fn append(service: &TestService, calls: usize) {
     }
 }
 
-async fn read(operator: &OperatorAuditClient, filter: AuditFilter) -> Result<Vec<u64>, CallError> {
+async fn read_sequences(
+    operator: &OperatorAuditClient,
+    filter: AuditFilter,
+) -> Result<Vec<u64>, CallError> {
     let records = operator.read_records(filter).await?;
     records
         .map_ok(|found| intact(found).sequence)
@@ -119,7 +122,7 @@ async fn an_operator_whom_the_policy_lets_reads_the_record_and_that_is_on_record
         limit: Some(2),
         ..everything()
     };
-    assert_eq!(read(&operator, newest).await.unwrap(), [3, 2]);
+    assert_eq!(read_sequences(&operator, newest).await.unwrap(), [3, 2]);
 
     // Text that a person typed appears in the record only as keyed digests.
     let typed = AuditFilter {
@@ -134,7 +137,7 @@ async fn an_operator_whom_the_policy_lets_reads_the_record_and_that_is_on_record
         limit: Some(7),
         ..everything()
     };
-    read(&operator, typed).await.unwrap();
+    read_sequences(&operator, typed).await.unwrap();
     let on_record = record_of(&store.records().await[5]);
     let target = on_record["target"].as_str().unwrap();
     let mut words: BTreeMap<_, _> = target
@@ -173,7 +176,7 @@ async fn an_access_records_a_tool_only_if_records_that_the_operator_may_read_con
             ..everything()
         };
         let client = service.operator(&unverified_token(operator, tenant));
-        let found = read(&client, filter).await;
+        let found = read_sequences(&client, filter).await;
         assert_eq!(found.is_ok(), operator == "auditor.lee");
         let access = record_of(&store.records().await.pop().unwrap());
         assert_eq!(access["actor"], operator);
@@ -209,7 +212,10 @@ async fn whom_no_policy_lets_read_is_refused_and_that_is_on_record(store: &TestS
         ..everything()
     };
     let operator = service.operator(&unverified_token("auditor.lee", ""));
-    assert_eq!(read(&operator, denied).await.unwrap(), [1, 2, 3, 4, 5]);
+    assert_eq!(
+        read_sequences(&operator, denied).await.unwrap(),
+        [1, 2, 3, 4, 5]
+    );
 }
 
 async fn without_a_token_that_the_policy_service_takes_nothing_is_read_nor_recorded(
@@ -288,7 +294,7 @@ async fn p2_nothing_of_the_record_is_released_while_it_takes_no_record() {
     );
     lock.rollback().await.unwrap();
     service.ready().await;
-    let read_now = read(&operator, everything()).await.unwrap();
+    let read_now = read_sequences(&operator, everything()).await.unwrap();
     assert_eq!(read_now.first(), Some(&0));
 }
 
@@ -308,7 +314,10 @@ async fn an_operator_of_a_tenant_reads_what_that_tenant_did(store: &TestStore) {
     let (service, _policy) = start_with_auditor(store).await;
     append_of(&service, &["north", "south", "north", "south", "", "north"]).await;
     let north = service.operator(&unverified_token("auditor.lee", "north"));
-    assert_eq!(read(&north, everything()).await.unwrap(), [0, 2, 5]);
+    assert_eq!(
+        read_sequences(&north, everything()).await.unwrap(),
+        [0, 2, 5]
+    );
     let newest = AuditFilter {
         newest_first: true,
         limit: Some(3),
@@ -316,7 +325,7 @@ async fn an_operator_of_a_tenant_reads_what_that_tenant_did(store: &TestStore) {
     };
     // The access of the operator belongs to the tenant and is included. Records of other tenants do not count towards the
     // limit.
-    assert_eq!(read(&north, newest).await.unwrap(), [6, 5, 2]);
+    assert_eq!(read_sequences(&north, newest).await.unwrap(), [6, 5, 2]);
     until("a checkpoint covers them", async || {
         let theirs = north.proof(ProofSelector::Sequence(5), false, LIMIT).await;
         theirs.ok().map(|proof| assert_eq!(proof.index, 5))

@@ -12,7 +12,7 @@ async fn p4_nothing_raw_is_stored(store: &TestStore) {
     let canaries = ["NUGWI", "Hypertension, Lisinopril 10mg daily"];
     let service = store.service().await;
     let mut call = subject();
-    call.arguments_digest = Digest::of(canaries[0].as_bytes());
+    call.arguments_digest = Digest::compute(canaries[0].as_bytes());
     service.audit.append(&intent(&call), false).await.unwrap();
     let Record {
         event: Event::Outcome(mut ended),
@@ -21,7 +21,7 @@ async fn p4_nothing_raw_is_stored(store: &TestStore) {
     else {
         unreachable!("it is an outcome")
     };
-    ended.result_digest = Some(Digest::of(canaries[1].as_bytes()));
+    ended.result_digest = Some(Digest::compute(canaries[1].as_bytes()));
     let record = Record {
         time,
         event: Event::Outcome(ended),
@@ -32,7 +32,7 @@ async fn p4_nothing_raw_is_stored(store: &TestStore) {
     let holds = |needle: &[u8]| stored.windows(needle.len()).any(|window| window == needle);
     assert!(holds(b"dr.yenji"), "the search finds what is there");
     for canary in canaries {
-        let digest = Digest::of(canary.as_bytes());
+        let digest = Digest::compute(canary.as_bytes());
         assert!(!holds(canary.as_bytes()));
         assert!(!holds(digest.as_bytes()));
         assert!(!holds(digest.to_string().as_bytes()));

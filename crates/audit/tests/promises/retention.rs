@@ -209,7 +209,8 @@ async fn a12_what_is_older_is_removed_in_whole_bundles_and_every_proof_goes_on(s
         tool: Some("get_medical_records".to_owned()),
         ..AuditFilter::default()
     };
-    let found: Vec<_> = store.read(some).await.into_iter().map(intact).collect();
+    let found = store.read_records(some).await;
+    let found: Vec<_> = found.into_iter().map(intact).collect();
     assert_eq!(found.len(), 701 - 512);
     let actions: Vec<_> = records[189..]
         .iter()

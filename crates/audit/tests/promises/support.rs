@@ -57,15 +57,15 @@ pub(crate) struct TestStore {
 
 impl TestStore {
     pub(crate) fn sqlite() -> Self {
-        Self::of(TestDatabase::sqlite(""))
+        Self::from_database(TestDatabase::sqlite(""))
     }
 
     /// Creates a database for the store, or returns `None` if no server is configured.
     pub(crate) async fn postgres() -> Option<Self> {
-        TestDatabase::postgres().await.map(Self::of)
+        TestDatabase::postgres().await.map(Self::from_database)
     }
 
-    fn of(database: TestDatabase) -> Self {
+    fn from_database(database: TestDatabase) -> Self {
         let url = database.url();
         Self { url, database }
     }
@@ -131,12 +131,12 @@ impl TestStore {
         let vacuum = self.database.try_execute("VACUUM audit.record");
         vacuum.await.unwrap();
         let row = format!("sequence = {sequence}");
-        Self::of(copy_with_corrupt_pages(&self.database, "audit.record", &row).await)
+        Self::from_database(copy_with_corrupt_pages(&self.database, "audit.record", &row).await)
     }
 
     /// Returns a copy of a PostgreSQL store in which the pages of an index are empty. No service may use the store.
     pub(crate) async fn copy_with_empty_index(&self, index: &str) -> Self {
-        Self::of(copy_with_empty_index(&self.database, index).await)
+        Self::from_database(copy_with_empty_index(&self.database, index).await)
     }
 
     /// Changes the type of the time in the record of `call` in a SQLite store to a floating-point number, so that the time cannot
@@ -196,12 +196,12 @@ impl TestStore {
 
     /// Returns all records, read without the service.
     pub(crate) async fn records(&self) -> Vec<StoredRecord> {
-        let all = self.read(AuditFilter::default()).await;
+        let all = self.read_records(AuditFilter::default()).await;
         all.into_iter().map(intact).collect()
     }
 
     /// Returns the records that match a filter, read without the service.
-    pub(crate) async fn read(&self, filter: AuditFilter) -> Vec<QueriedRecord> {
+    pub(crate) async fn read_records(&self, filter: AuditFilter) -> Vec<QueriedRecord> {
         let reader = RecordReader::open(&self.url, &DatabaseSettings::default())
             .await
             .unwrap();
@@ -347,9 +347,9 @@ pub(crate) fn subject() -> CallFacts {
         protocol: "2026-07-28".to_owned(),
         requested_tool: "get_patient_records".to_owned(),
         tool: Some("get_medical_records".parse().unwrap()),
-        definition_digest: Some(Digest::of(b"definition")),
+        definition_digest: Some(Digest::compute(b"definition")),
         tags: None,
-        arguments_digest: Digest::of(b"arguments"),
+        arguments_digest: Digest::compute(b"arguments"),
         decision_id: None,
         policy_hash: None,
         bundle: None,
@@ -377,7 +377,7 @@ pub(crate) fn outcome(subject: &CallFacts, status: Status) -> Record {
         rows_withheld: 0,
         fields_redacted: 0,
         phi: true,
-        result_digest: Some(Digest::of(b"result")),
+        result_digest: Some(Digest::compute(b"result")),
         duration: Duration::from_millis(1),
         details: None,
     };

@@ -178,7 +178,7 @@ pub(crate) fn redemption<'a>(client: &'a str, code: &'a str) -> [(&'static str, 
 }
 
 pub(crate) fn challenge(verifier: &str) -> String {
-    base64url(Digest::of(verifier.as_bytes()).as_bytes())
+    base64url(Digest::compute(verifier.as_bytes()).as_bytes())
 }
 
 fn encoded(form: &[(&str, &str)]) -> String {

@@ -124,7 +124,7 @@ impl FileContent {
                 .iter()
                 .filter_map(|node| Resource::from_node(node, base, faults))
                 .collect(),
-            digest: Digest::of(b""),
+            digest: Digest::compute(b""),
         };
         if faults.count() > before {
             return None;
@@ -135,8 +135,8 @@ impl FileContent {
         let parts = [written.as_str()]
             .into_iter()
             .chain(bodies)
-            .map(|part| Digest::of(part.as_bytes()).to_string());
-        let digest = Digest::of(parts.collect::<String>().as_bytes());
+            .map(|part| Digest::compute(part.as_bytes()).to_string());
+        let digest = Digest::compute(parts.collect::<String>().as_bytes());
         Some(Self { digest, ..own })
     }
 

@@ -188,7 +188,7 @@ impl Resource {
     pub(super) fn contents(&self, uri: &str) -> Option<Result<Value, ContentError>> {
         let values = match &self.address {
             Address::Uri(own) => (own == uri).then(BTreeMap::new),
-            Address::Template(template, _) => template.read(uri),
+            Address::Template(template, _) => template.match_uri(uri),
         }?;
         Some(self.fill(uri, &values))
     }

@@ -130,7 +130,7 @@ fn digest(
     trust: &str,
 ) -> Digest {
     let digest = definition.digest();
-    Digest::of(format!("{digest}{name:?}{tags:?}{classes:?}{trust}").as_bytes())
+    Digest::compute(format!("{digest}{name:?}{tags:?}{classes:?}{trust}").as_bytes())
 }
 
 #[cfg(test)]

@@ -315,7 +315,7 @@ mod tests {
     use super::*;
     use crate::{Ambient, ConversationKey, Timestamp};
 
-    fn of(role: Role, source: Source) -> pb::Message {
+    fn text_message(role: Role, source: Source) -> pb::Message {
         pb::Message::from(&NewMessage::text(role, source, "text"))
     }
 
@@ -335,16 +335,19 @@ mod tests {
 
     #[test]
     fn what_contradicts_itself_is_refused_by_name() {
-        assert_eq!(problem(of(Role::Tool, Source::Tool)), "tool_call");
-        assert_eq!(problem(of(Role::Assistant, Source::Summary)), "covers_to");
+        assert_eq!(problem(text_message(Role::Tool, Source::Tool)), "tool_call");
+        assert_eq!(
+            problem(text_message(Role::Assistant, Source::Summary)),
+            "covers_to"
+        );
         let called = pb::Message {
             tool_call: Some(pb::ToolCall::default()),
-            ..of(Role::User, Source::Person)
+            ..text_message(Role::User, Source::Person)
         };
         assert_eq!(problem(called), "tool_call.tool");
         let asks = |json: &'static [u8], role| pb::Message {
             calls_json: Bytes::from_static(json),
-            ..of(role, Source::Model)
+            ..text_message(role, Source::Model)
         };
         assert_eq!(problem(asks(b"[]", Role::User)), "calls_json");
         assert_eq!(problem(asks(b"{}", Role::Assistant)), "calls_json");

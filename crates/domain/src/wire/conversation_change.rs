@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn changes_survive_the_wire_and_one_of_nobody_is_refused() {
         let of = |what| ConversationChange {
-            owner: Digest::of(b"ada"),
+            owner: Digest::compute(b"ada"),
             what,
         };
         let changes = ConversationChanges {

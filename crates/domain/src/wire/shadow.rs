@@ -116,7 +116,7 @@ mod tests {
             candidate: decision("hidden"),
         };
         let report = ShadowReport {
-            policy_hash: Some(Digest::of(b"a")),
+            policy_hash: Some(Digest::compute(b"a")),
             candidate_hash: None,
             fault: "a fault".to_owned(),
             equal: 3,

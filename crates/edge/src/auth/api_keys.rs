@@ -72,7 +72,7 @@ impl ApiKeyFile {
     /// Parses and validates the contents of a file.
     pub fn parse(bytes: &[u8]) -> Result<Self, ApiKeyError> {
         let file = Self::decode(bytes)?;
-        KnownKeys::from_file(&file, Digest::of(bytes))?;
+        KnownKeys::from_file(&file, Digest::compute(bytes))?;
         Ok(file)
     }
 
@@ -98,7 +98,7 @@ struct ApiKey {
 
 impl KnownKeys {
     fn parse(bytes: &[u8]) -> Result<Self, ApiKeyError> {
-        Self::from_file(&ApiKeyFile::decode(bytes)?, Digest::of(bytes))
+        Self::from_file(&ApiKeyFile::decode(bytes)?, Digest::compute(bytes))
     }
 
     fn from_file(file: &ApiKeyFile, version: Digest) -> Result<Self, ApiKeyError> {
@@ -225,7 +225,7 @@ impl ApiKeys {
     /// Returns the keys in the file, or `None` if it has not changed.
     async fn read_change(&self) -> Result<Option<KnownKeys>, ApiKeyError> {
         let bytes = read_file(&self.path).await?;
-        if Digest::of(&bytes) == self.version() {
+        if Digest::compute(&bytes) == self.version() {
             return Ok(None);
         }
         KnownKeys::parse(&bytes).map(Some)

@@ -235,7 +235,7 @@ impl IssuerKeys {
 
     async fn read_keys(&self, now: Timestamp) -> Result<(), KeySetError> {
         let bytes = self.source.read_key_set().await?;
-        let version = Digest::of(&bytes);
+        let version = Digest::compute(&bytes);
         let keys = match self.current.load_full() {
             Some(current) if current.version == version => Arc::clone(&current.keys),
             _ => {

@@ -199,7 +199,7 @@ impl Authenticator {
         if token.len() > MAX_TOKEN_BYTES {
             return Err(TokenRefusal::TokenTooLong);
         }
-        let digest = Digest::of(token.as_bytes());
+        let digest = Digest::compute(token.as_bytes());
         let now = self.ambient.now();
         let cached = self
             .verified

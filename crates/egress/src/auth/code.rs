@@ -27,7 +27,7 @@ impl<'a> CodeRequest<'a> {
         state: &str,
         further: impl IntoIterator<Item = (&'p str, &'p str)>,
     ) -> Url {
-        let challenge = Digest::of(self.verifier.as_bytes());
+        let challenge = Digest::compute(self.verifier.as_bytes());
         let challenge = URL_SAFE_NO_PAD.encode(challenge.as_bytes());
         let mut url = endpoint.clone();
         url.query_pairs_mut()

@@ -321,7 +321,7 @@ fn of_caller<'a>(
 ) -> Result<(CallerToken<'a>, Arc<TokenCell>), AuthError> {
     let caller = caller.and_then(|caller| caller.token);
     let caller = caller.ok_or(AuthError::NoCallerToken)?;
-    let key = Digest::of(caller.token.as_bytes());
+    let key = Digest::compute(caller.token.as_bytes());
     let cell = tokens.get_or_insert_with::<_, AuthError>(&key, || Ok(Arc::default()))?;
     Ok((caller, cell))
 }

@@ -46,7 +46,7 @@ const MINE: ReplicaId = ReplicaId([3; 16]);
 const OTHERS: ReplicaId = ReplicaId([4; 16]);
 
 fn owner() -> Digest {
-    Digest::of(b"owner")
+    Digest::compute(b"owner")
 }
 
 fn texts(kept: &StreamPage) -> Vec<&[u8]> {
@@ -63,7 +63,7 @@ async fn streaming(store: &Store) {
     assert!(opened.unwrap());
 }
 
-async fn read(store: &Store, after: i64) -> StreamPage {
+async fn read_page(store: &Store, after: i64) -> StreamPage {
     let kept = store.read_stream(STREAM, SESSION, after).await.unwrap();
     kept.expect("there is such a stream")
 }
@@ -156,7 +156,7 @@ async fn a_session_is_known_to_every_replica_but_to_its_owner_alone_until_it_end
         two.one.begin_session(SESSION, owner()).await.unwrap();
         let held = two.other.find_session(SESSION, owner()).await.unwrap();
         assert_eq!(held, Some(SessionSettings { log_level: None }));
-        let stranger = Digest::of(b"stranger");
+        let stranger = Digest::compute(b"stranger");
         let found = two.other.find_session(SESSION, stranger).await.unwrap();
         assert_eq!(found, None);
         two.other.set_log_level(SESSION, "error").await.unwrap();
@@ -195,7 +195,7 @@ async fn with_too_many_sessions_of_an_owner_the_one_unused_for_longest_ends() {
             id[..8].copy_from_slice(&number.to_be_bytes());
             SessionId(id)
         };
-        let others = Digest::of(b"another owner");
+        let others = Digest::compute(b"another owner");
         two.one.begin_session(SESSION, others).await.unwrap();
         for number in 0..EACH {
             two.one.begin_session(id(number), owner()).await.unwrap();
@@ -237,7 +237,7 @@ async fn what_a_replica_wrote_another_reads_to_the_end() {
         let events = [b"1".to_vec(), b"2".to_vec()];
         let written = two.one.write_stream(STREAM, MINE, 0, &events, false).await;
         assert_eq!(written.unwrap(), WriteResult::Stored);
-        let kept = read(&two.other, 1).await;
+        let kept = read_page(&two.other, 1).await;
         assert_eq!(texts(&kept), [b"2"]);
         assert_eq!(
             (kept.state, &kept.request[..]),
@@ -254,7 +254,7 @@ async fn what_a_replica_wrote_another_reads_to_the_end() {
             .write_stream(STREAM, MINE, 2, &last, true)
             .await
             .unwrap();
-        let kept = read(&two.other, 0).await;
+        let kept = read_page(&two.other, 0).await;
         assert_eq!(texts(&kept), [b"1", b"2", b"3"]);
         assert_eq!(kept.state, StreamState::Ended);
         let more = two.one.write_stream(STREAM, MINE, 3, &last, true).await;
@@ -276,7 +276,7 @@ async fn a_long_stream_is_read_page_by_page() {
             .unwrap();
         let (mut after, mut pages) = (0, 0);
         loop {
-            let kept = read(&two.other, after).await;
+            let kept = read_page(&two.other, after).await;
             after = kept.events.last().map_or(after, |(position, _)| *position);
             pages += 1;
             if kept.state == StreamState::Ended {
@@ -302,7 +302,7 @@ async fn a_stream_of_a_replica_that_is_gone_goes_to_one_of_the_others() {
         assert!(early.is_none(), "{early:?}");
         two.clock.advance(ALIVE + Duration::from_secs(1));
         two.other.beat(OTHERS).await.unwrap();
-        assert_eq!(read(&two.other, 0).await.state, StreamState::Orphaned);
+        assert_eq!(read_page(&two.other, 0).await.state, StreamState::Orphaned);
         let third = ReplicaId([5; 16]);
         let (one, other) = tokio::join!(
             two.other.take_over_stream(STREAM, OTHERS),
@@ -327,7 +327,7 @@ async fn what_is_not_kept_any_more_is_told_from_what_ended() {
     for two in each().await {
         streaming(&two.one).await;
         two.one.give_up_stream(STREAM).await.unwrap();
-        assert_eq!(read(&two.other, 0).await.state, StreamState::Broken);
+        assert_eq!(read_page(&two.other, 0).await.state, StreamState::Broken);
         two.clock.advance(Duration::from_hours(2));
         let kept = two.other.read_stream(STREAM, SESSION, 0).await.unwrap();
         assert!(kept.is_none());
@@ -375,7 +375,7 @@ async fn streams_end_with_their_session_and_the_oldest_go_for_the_newest() {
 #[tokio::test]
 async fn the_first_letter_of_an_id_stays_and_is_found_at_every_replica() {
     for two in each().await {
-        let id = ReplicaMessageId(Digest::of(b"letter"));
+        let id = ReplicaMessageId(Digest::compute(b"letter"));
         assert_eq!(two.other.fetch_replica_message(id).await.unwrap(), None);
         assert!(
             two.one
@@ -393,7 +393,7 @@ async fn the_first_letter_of_an_id_stays_and_is_found_at_every_replica() {
         assert_eq!(found.as_deref(), Some(&b"first"[..]));
         let recent = Duration::from_secs(10);
         let mut waited: Vec<_> = (0..100_u8)
-            .map(|n| ReplicaMessageId(Digest::of(&[n])))
+            .map(|n| ReplicaMessageId(Digest::compute(&[n])))
             .collect();
         waited.push(id);
         let there = two
@@ -448,7 +448,7 @@ async fn gateways_share_each_call_of_a_rate_and_what_one_spent_alone_counts_for_
             assert_eq!(one.announce(replica).await.unwrap(), running);
         }
         let request = |calls, least, spent| LeaseRequest {
-            bucket: Digest::of(b"caller"),
+            bucket: Digest::compute(b"caller"),
             calls,
             least,
             interval: Duration::from_hours(1),
@@ -469,7 +469,7 @@ async fn gateways_share_each_call_of_a_rate_and_what_one_spent_alone_counts_for_
         let hours = refused.full_in.as_secs_f64() / 3_600.0;
         assert!((99.9..=100.0).contains(&hours), "{hours}");
         // If fewer than `least` calls are left, they stay in the bucket.
-        let bucket = Digest::of(b"other");
+        let bucket = Digest::compute(b"other");
         let fresh = LeaseRequest {
             bucket,
             ..request(97, 97, 0)

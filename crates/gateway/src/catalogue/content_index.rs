@@ -117,7 +117,7 @@ impl ContentIndex {
     pub(crate) fn resource(&self, uri: &str) -> Option<ContentLocation> {
         let by_template = || {
             let mut readable = self.readable.iter();
-            let (_, source) = readable.find(|(template, _)| template.read(uri).is_some())?;
+            let (_, source) = readable.find(|(template, _)| template.match_uri(uri).is_some())?;
             Some(ContentLocation {
                 source: source.clone(),
                 own_name: uri.to_owned(),

@@ -106,7 +106,7 @@ impl Output for ContentOutput {
 
     fn digest(&self) -> Option<Digest> {
         let result = self.result.as_ref().ok()?;
-        Some(Digest::of(result.as_bytes()))
+        Some(Digest::compute(result.as_bytes()))
     }
 }
 

@@ -249,7 +249,7 @@ impl GovernedCall {
                 facts,
                 ..
             }) => {
-                let digest = Digest::of(input_requests.as_json().as_bytes());
+                let digest = Digest::compute(input_requests.as_json().as_bytes());
                 (
                     Status::Ok,
                     Reason::INPUT_REQUIRED.as_str(),

@@ -105,5 +105,5 @@ fn visibility_digest(grant: &Grant) -> Option<String> {
         &terms.column_tiers,
     );
     // The digest is compared only with one of the same format: if another release formats it differently, one replay is refused.
-    Some(Digest::of(format!("{of:?}").as_bytes()).to_string())
+    Some(Digest::compute(format!("{of:?}").as_bytes()).to_string())
 }

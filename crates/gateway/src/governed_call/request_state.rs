@@ -209,7 +209,7 @@ fn seal_context(context: &RequestContext, binding: RequestBinding<'_>) -> String
         name,
         arguments,
     } = binding;
-    let digest = Digest::of(arguments);
+    let digest = Digest::compute(arguments);
     // `Debug` quotes the path, which separates it from the name.
     format!("{method} {digest} {:?} {name}", context.view.path())
 }

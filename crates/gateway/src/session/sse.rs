@@ -171,5 +171,5 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Returns the digest by which the memory service knows the subscriptions of the session `number`.
 pub(crate) fn sse_digest(number: u64) -> Digest {
-    Digest::of(&number.to_be_bytes())
+    Digest::compute(&number.to_be_bytes())
 }

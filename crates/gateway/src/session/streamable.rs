@@ -49,7 +49,7 @@ impl StreamableSession {
 
     /// Returns the digest by which the memory service knows the subscriptions of the session.
     pub(crate) fn digest(&self) -> Digest {
-        Digest::of(&self.id.0)
+        Digest::compute(&self.id.0)
     }
 }
 

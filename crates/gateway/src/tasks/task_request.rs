@@ -57,7 +57,7 @@ impl Output for TaskOutput {
 
     fn digest(&self) -> Option<Digest> {
         let result = self.result.as_ref().ok()?;
-        Some(Digest::of(result.as_bytes()))
+        Some(Digest::compute(result.as_bytes()))
     }
 }
 

@@ -79,7 +79,7 @@ async fn a_call_waits_for_somebody_elses_approval_and_then_runs_once() {
     let world = world(by_managers()).await;
     let bundle = BundleReference {
         version: 2,
-        digest: Digest::of(b"the second bundle"),
+        digest: Digest::compute(b"the second bundle"),
     };
     world.policy.change_bundle(bundle);
     let first = call(&world, r#"{"n":1.10}"#).await;

@@ -17,7 +17,7 @@ use wardgate_testkit::{
 fn facts(kind: OfferKind) -> ToolFacts {
     ToolFacts {
         kind,
-        definition_digest: Digest::of(format!("{kind:?}").as_bytes()),
+        definition_digest: Digest::compute(format!("{kind:?}").as_bytes()),
         tags: ["upstream:guides".to_owned()].into(),
         ..tool_facts("guides")
     }
@@ -271,7 +271,10 @@ async fn a_resource_is_given_as_its_source_knows_it() {
             (Status::Ok, 2, true)
         );
         assert_eq!(outcome.fields_redacted, 3);
-        assert_eq!(outcome.result_digest, Some(Digest::of(given.as_bytes())));
+        assert_eq!(
+            outcome.result_digest,
+            Some(Digest::compute(given.as_bytes()))
+        );
     }
     read_resource(&world, MODERN, "guide://room/7").await;
     let got = world.tool_runner.got.all().pop().unwrap();

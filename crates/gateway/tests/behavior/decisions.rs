@@ -58,7 +58,7 @@ async fn a_result_leaves_byte_for_byte_as_the_tool_runner_gave_it() {
         assert!(reply.text.contains(&whole), "{reply:?}");
     }
     for outcome in world.audit.outcomes.all() {
-        let digest = Digest::of(format!("{content}{structured}").as_bytes());
+        let digest = Digest::compute(format!("{content}{structured}").as_bytes());
         assert_eq!(outcome.result_digest, Some(digest));
     }
 }
@@ -358,7 +358,7 @@ async fn the_conversation_that_a_client_names_is_part_of_question_and_record_by_
         world.message(LEGACY, "tools/call", &meta)
     };
     assert!(Reply::to(named(r#""c-1""#)).await.is_released());
-    let digest = Digest::of(b"c-1");
+    let digest = Digest::compute(b"c-1");
     let asked = world.policy.asked.all().pop().unwrap();
     assert_eq!(asked.call.unwrap().conversation_digest, digest.to_wire());
     let outcome = world.audit.outcomes.all().pop().unwrap();

@@ -379,12 +379,12 @@ async fn the_record_of_a_read_of_another_callers_conversation_names_the_decision
     assert_eq!((own.decision_id, own.policy_hash), (None, None));
     let bundle = BundleReference {
         version: 7,
-        digest: Digest::of(b"bundle"),
+        digest: Digest::compute(b"bundle"),
     };
     let decision = ReadDecision {
         id: DecisionId::new(&Ambient::system()),
         allowed: true,
-        policy_hash: Digest::of(b"policies"),
+        policy_hash: Digest::compute(b"policies"),
         bundle: Some(bundle),
     };
     world.memory.recalls_by(&decision);

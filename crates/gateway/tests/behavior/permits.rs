@@ -78,7 +78,7 @@ async fn no_permit_names_a_former_bundle_of_the_same_policies() {
     assert_eq!(asked(&world, "reads").await, 0);
     let bundle = BundleReference {
         version: 2,
-        digest: Digest::of(b"the second bundle"),
+        digest: Digest::compute(b"the second bundle"),
     };
     world.policy.change_bundle(bundle);
     until_true("the policy is asked anew", async || {
@@ -96,7 +96,7 @@ async fn a_permit_is_reused_if_the_policy_service_does_not_announce_its_bundle()
     settle(&world).await;
     world.policy.change_bundle_silently(BundleReference {
         version: 2,
-        digest: Digest::of(b"an unannounced bundle"),
+        digest: Digest::compute(b"an unannounced bundle"),
     });
     assert_eq!(asked(&world, "reads").await, 1);
     let outcomes = world.audit.outcomes.all();

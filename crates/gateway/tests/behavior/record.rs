@@ -39,14 +39,14 @@ async fn the_receipt_in_an_answer_is_the_acknowledgements() {
         let reply = world.call(tool).await;
         assert_eq!(
             reply.at("/result/_meta/dev.wardgate~1receipt"),
-            serde_json::json!({ "leafHash": Digest::of(&sequence.to_be_bytes()).to_string() }),
+            serde_json::json!({ "leafHash": Digest::compute(&sequence.to_be_bytes()).to_string() }),
             "its position would say how much others do"
         );
     }
     let denied = world.call("nonesuch").await;
     assert_eq!(
         denied.at("/error/data/dev.wardgate~1receipt/leafHash"),
-        Digest::of(&46_u64.to_be_bytes()).to_string()
+        Digest::compute(&46_u64.to_be_bytes()).to_string()
     );
 }
 
@@ -67,7 +67,7 @@ async fn the_record_says_who_asked_for_what_and_how_it_ended() {
     assert_eq!(subject.protocol, MODERN);
     assert_eq!(subject.requested_tool, "reads_alias");
     assert_eq!(subject.tool.as_ref().unwrap().as_str(), "reads");
-    assert_eq!(subject.arguments_digest, Digest::of(b"{}"));
+    assert_eq!(subject.arguments_digest, Digest::compute(b"{}"));
     assert_eq!(subject.policies, ["reads.rule"]);
     assert!(subject.decision_id.is_some() && subject.permit_id.is_some());
     assert_eq!(outcome.status, Status::Ok);

@@ -79,7 +79,7 @@ async fn a_tool_for_certain_clients_is_found_with_the_capabilities_that_it_needs
         ];
         let expected = expected.map(|(name, needed, alternatives)| {
             let alternatives = alternatives.iter().copied();
-            let required = RequiredCapabilities::read(needed.as_bytes(), alternatives);
+            let required = RequiredCapabilities::from_wire(needed.as_bytes(), alternatives);
             (name, required.unwrap())
         });
         assert_eq!(required(&tools), expected.into(), "{era}");

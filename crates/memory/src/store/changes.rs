@@ -77,7 +77,7 @@ impl MemoryStore {
     /// Returns the number of the last change, or 0 if the log is empty.
     pub(crate) async fn latest_change(&self) -> Result<i64, Error> {
         within(async {
-            let mut transaction = self.database.read().await?;
+            let mut transaction = self.database.begin_read().await?;
             let latest: Option<(i64,)> = transaction.row(LATEST, []).await?;
             transaction.commit().await?;
             Ok(latest.map_or(0, |(number,)| number))
@@ -88,7 +88,7 @@ impl MemoryStore {
     /// Returns a page of the changes with a higher number, in order. The page is empty if there are none.
     pub(crate) async fn changes_after(&self, number: i64) -> Result<Vec<LoggedChange>, Error> {
         within(async {
-            let mut transaction = self.database.read().await?;
+            let mut transaction = self.database.begin_read().await?;
             let bounds = [number.into(), PAGE.into()];
             let rows: Vec<(i64, Vec<u8>, i64, Option<String>)> =
                 transaction.rows(AFTER, bounds).await?;

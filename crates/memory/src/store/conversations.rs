@@ -149,7 +149,7 @@ impl MemoryStore {
         id: &ConversationId,
     ) -> Result<Option<Conversation>, Error> {
         within(async {
-            let mut transaction = self.database.read().await?;
+            let mut transaction = self.database.begin_read().await?;
             let found = owned(&mut transaction, owner, id.as_str()).await;
             transaction.commit().await?;
             match found {
@@ -167,7 +167,7 @@ impl MemoryStore {
         key: ConversationKey,
     ) -> Result<Option<(Conversation, Owner)>, Error> {
         within(async {
-            let mut transaction = self.database.read().await?;
+            let mut transaction = self.database.begin_read().await?;
             let text = key.to_string();
             let row: Option<ConversationRow> =
                 transaction.row(BY_KEY, [text.as_str().into()]).await?;
@@ -205,7 +205,7 @@ impl MemoryStore {
             parsed.ok_or_else(invalid_token)?
         };
         within(async {
-            let mut transaction = self.database.read().await?;
+            let mut transaction = self.database.begin_read().await?;
             let bounds = [
                 owner_digest(owner).into(),
                 updated_at.into(),
@@ -242,7 +242,7 @@ impl MemoryStore {
             key.map_err(|_| invalid_token())?.to_string()
         };
         within(async {
-            let mut transaction = self.database.read().await?;
+            let mut transaction = self.database.begin_read().await?;
             let limit_value = Value::Integer(i64::from(limit));
             let rows: Vec<SkeletonRow> = if subject.is_empty() {
                 let bounds = [before.into(), tenant.into(), limit_value];

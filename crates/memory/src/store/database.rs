@@ -69,7 +69,7 @@ impl Database {
     }
 
     /// Begins a read-only transaction on a consistent snapshot of the store.
-    pub(super) async fn read(&self) -> Result<Transaction, Error> {
+    pub(super) async fn begin_read(&self) -> Result<Transaction, Error> {
         Ok(match &self.pools {
             Pools::Sqlite { readers, .. } => Transaction::Sqlite {
                 begun: readers.begin().await?,

@@ -105,11 +105,11 @@ pub(crate) struct ErasureCandidate {
 }
 
 impl ErasureCandidate {
-    fn of(row: &ConversationRow, unchanged_since: Option<Timestamp>) -> Result<Self, Error> {
+    fn from_row(row: &ConversationRow, unchanged_since: Option<Timestamp>) -> Result<Self, Error> {
         let conversation = row.to_conversation()?;
         Ok(Self {
             key: conversation.key,
-            id_digest: Digest::of(conversation.id.as_str().as_bytes()),
+            id_digest: Digest::compute(conversation.id.as_str().as_bytes()),
             unchanged_since,
         })
     }
@@ -151,7 +151,7 @@ impl MemoryStore {
         within(async {
             let mut transaction = self.database.write().await?;
             let row = lock_erasable(&mut transaction, key).await?;
-            ErasureCandidate::of(&row, None)
+            ErasureCandidate::from_row(&row, None)
         })
         .await
     }
@@ -222,7 +222,7 @@ impl MemoryStore {
     /// Returns every tenant that has a conversation.
     pub(crate) async fn tenants(&self) -> Result<Vec<String>, Error> {
         within(async {
-            let mut transaction = self.database.read().await?;
+            let mut transaction = self.database.begin_read().await?;
             let mut tenants: Vec<String> = Vec::new();
             loop {
                 let next: Option<(String,)> = match tenants.last() {
@@ -248,7 +248,7 @@ impl MemoryStore {
         unchanged_since: Timestamp,
     ) -> Result<Vec<ErasureCandidate>, Error> {
         within(async {
-            let mut transaction = self.database.read().await?;
+            let mut transaction = self.database.begin_read().await?;
             let bounds = [
                 tenant.into(),
                 unchanged_since.as_micros().into(),
@@ -257,7 +257,7 @@ impl MemoryStore {
             let rows: Vec<ConversationRow> = transaction.rows(EXPIRED, bounds).await?;
             transaction.commit().await?;
             rows.iter()
-                .map(|row| ErasureCandidate::of(row, Some(unchanged_since)))
+                .map(|row| ErasureCandidate::from_row(row, Some(unchanged_since)))
                 .collect()
         })
         .await
@@ -271,7 +271,7 @@ impl MemoryStore {
     ) -> Result<usize, Error> {
         let since = now.minus(untouched_for).as_micros();
         let stale: Vec<(i64, String)> = within(async {
-            let mut transaction = self.database.read().await?;
+            let mut transaction = self.database.begin_read().await?;
             let stale = transaction
                 .rows(STALE_TURNS, [since.into(), BATCH.into()])
                 .await?;

@@ -29,7 +29,7 @@ impl MemoryStore {
             return Ok(());
         };
         within(async {
-            let mut transaction = self.database.read().await?;
+            let mut transaction = self.database.begin_read().await?;
             let found: Option<(i64,)> = transaction.row(EXISTS, [key.to_string().into()]).await?;
             transaction.commit().await?;
             found.map(drop).ok_or(Error::UnknownConversation)
@@ -67,7 +67,7 @@ impl MemoryStore {
     pub(crate) async fn holds(&self) -> Result<Vec<Hold>, Error> {
         type HoldRow = (String, String, String, String, i64);
         within(async {
-            let mut transaction = self.database.read().await?;
+            let mut transaction = self.database.begin_read().await?;
             let rows: Vec<HoldRow> = transaction.rows(ALL, []).await?;
             transaction.commit().await?;
             let hold = |(kind, tenant, name, set_by, set_at): HoldRow| {

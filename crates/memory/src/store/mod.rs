@@ -192,7 +192,7 @@ impl MemoryStore {
     /// Checks that the store answers, and is under a master key of this service.
     pub(crate) async fn probe(&self) -> Result<(), Error> {
         within(async {
-            let mut transaction = self.database.read().await?;
+            let mut transaction = self.database.begin_read().await?;
             self.find_key(&mut transaction, KNOWN_BY).await?;
             Ok(transaction.commit().await?)
         })

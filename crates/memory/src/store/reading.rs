@@ -151,7 +151,9 @@ impl MemoryStore {
         max_tokens: u32,
     ) -> Result<Window, Error> {
         within(async {
-            let mut open = self.read(ConversationSelector::Own(owner, id)).await?;
+            let mut open = self
+                .read_snapshot(ConversationSelector::Own(owner, id))
+                .await?;
             let window = open.window(max_messages, max_tokens).await?;
             open.transaction.commit().await?;
             Ok(window)
@@ -167,7 +169,7 @@ impl MemoryStore {
         limit: u32,
     ) -> Result<(ConversationExcerpt, bool), Error> {
         within(async {
-            let mut open = self.read(which).await?;
+            let mut open = self.read_snapshot(which).await?;
             let page = open.page(after, limit).await?;
             open.transaction.commit().await?;
             Ok(page)
@@ -183,7 +185,9 @@ impl MemoryStore {
         turn: &TurnId,
     ) -> Result<Option<(TurnState, ConversationExcerpt)>, Error> {
         within(async {
-            let mut open = self.read(ConversationSelector::Own(owner, id)).await?;
+            let mut open = self
+                .read_snapshot(ConversationSelector::Own(owner, id))
+                .await?;
             let turn = open.turn(turn).await?;
             open.transaction.commit().await?;
             Ok(turn)
@@ -191,8 +195,11 @@ impl MemoryStore {
         .await
     }
 
-    async fn read(&self, which: ConversationSelector<'_>) -> Result<ConversationSnapshot, Error> {
-        let mut transaction = self.database.read().await?;
+    async fn read_snapshot(
+        &self,
+        which: ConversationSelector<'_>,
+    ) -> Result<ConversationSnapshot, Error> {
+        let mut transaction = self.database.begin_read().await?;
         let row = match which {
             ConversationSelector::Own(owner, id) => {
                 owned(&mut transaction, owner, id.as_str()).await?

@@ -195,7 +195,7 @@ impl MemoryStore {
     /// Checks the keys of the conversations that come after `after`, as many as one step may.
     pub(crate) async fn check_keys(&self, after: i64) -> Result<KeyCheck, Error> {
         within(async {
-            let mut transaction = self.database.read().await?;
+            let mut transaction = self.database.begin_read().await?;
             let bounds = [after.into(), MAX_CHECKED.into()];
             let found: Vec<(i64, String, Option<Vec<u8>>)> = transaction.rows(KEYS, bounds).await?;
             transaction.commit().await?;

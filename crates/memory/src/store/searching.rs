@@ -66,7 +66,7 @@ impl MemoryStore {
     ) -> Result<Vec<ConversationExcerpt>, Error> {
         let expression = search_expression(alternatives, self.is_a_file());
         within(async {
-            let mut transaction = self.database.read().await?;
+            let mut transaction = self.database.begin_read().await?;
             let bounds = [
                 expression.into(),
                 owner_digest(owner).into(),

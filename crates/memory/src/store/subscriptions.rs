@@ -121,7 +121,7 @@ impl MemoryStore {
     ) -> Result<Vec<String>, Error> {
         let (owner, session) = (owner_digest(owner), session_digest(session));
         within(async {
-            let mut transaction = self.database.read().await?;
+            let mut transaction = self.database.begin_read().await?;
             let alive = [
                 owner.as_slice().into(),
                 session.as_slice().into(),

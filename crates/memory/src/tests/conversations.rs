@@ -152,7 +152,7 @@ async fn a_conversation_is_shared_only_where_the_policy_says_so_and_only_for_rea
         let shared = read().await.unwrap();
         assert!(shared.conversation.shared);
         let decision = shared.recall.unwrap();
-        assert_eq!(decision.policy_hash, Digest::of(b"policies"));
+        assert_eq!(decision.policy_hash, Digest::compute(b"policies"));
         assert_eq!(texts(&shared.messages), ["hello", "a result", "bye"]);
         // A conversation is not shared with another tenant, nor with a namesake of another issuer, whatever the policy
         // says.

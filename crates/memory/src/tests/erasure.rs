@@ -117,7 +117,7 @@ async fn after_a_deletion_nothing_of_it_is_left_and_everything_else_is() {
         assert_eq!((change.actor.as_str(), change.failed), ("nurse.joy", false));
         assert_eq!(change.action, "conversation.erase");
         assert_eq!(change.target, key.to_string());
-        assert_eq!(change.detail_digest, Some(Digest::of(b"canary-id")));
+        assert_eq!(change.detail_digest, Some(Digest::compute(b"canary-id")));
 
         // The id can be used for a new conversation.
         let deleted = setup.memory.delete(on_behalf_of(&joy), &doomed).await;

@@ -112,7 +112,7 @@ impl Rights for Policy {
             decision: ReadDecision {
                 id: DecisionId::new(&ambient),
                 allowed: caller.subject() == super::MANAGER,
-                policy_hash: Digest::of(b"policies"),
+                policy_hash: Digest::compute(b"policies"),
                 bundle: None,
             },
             action: OperatorAction::ManageRecord,
@@ -140,8 +140,8 @@ impl Rights for Policy {
         }
         let sees = says.sees.get(&name).cloned().unwrap_or_default();
         Ok(Some(CallRights {
-            rights: Digest::of(sees.as_bytes()),
-            policy_hash: Digest::of(b"policies"),
+            rights: Digest::compute(sees.as_bytes()),
+            policy_hash: Digest::compute(b"policies"),
             by_arguments,
         }))
     }
@@ -157,7 +157,7 @@ impl Rights for Policy {
         let decision = || ReadDecision {
             id: DecisionId::new(&Ambient::system()),
             allowed: true,
-            policy_hash: Digest::of(b"policies"),
+            policy_hash: Digest::compute(b"policies"),
             bundle: None,
         };
         Ok(says.recalls.contains(&pair).then(decision))

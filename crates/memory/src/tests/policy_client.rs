@@ -31,9 +31,9 @@ fn terms() -> PermitTerms {
         decision_id: DecisionId::new(&ambient),
         caller_digest: joy().digest(),
         tool: "read".parse().unwrap(),
-        definition_digest: Digest::of(b"definition"),
+        definition_digest: Digest::compute(b"definition"),
         arguments_digest: None,
-        policy_hash: Digest::of(b"policies"),
+        policy_hash: Digest::compute(b"policies"),
         bundle: None,
         not_before: ambient.now(),
         expires_at: ambient.now().plus(Duration::from_mins(1)),
@@ -76,7 +76,7 @@ async fn rights_are_what_is_to_be_seen_and_nothing_else() {
     let same = rights(|_| ()).await;
     assert_eq!(
         same,
-        rights(|terms| terms.policy_hash = Digest::of(b"others")).await
+        rights(|terms| terms.policy_hash = Digest::compute(b"others")).await
     );
     let rule =
         |change: fn(&mut RowRule)| rights(move |terms| change(terms.row_rule.as_mut().unwrap()));
@@ -88,7 +88,7 @@ async fn rights_are_what_is_to_be_seen_and_nothing_else() {
             terms.column_tiers.insert(class, ColumnTier::Clear);
         })
         .await,
-        rights(|terms| terms.arguments_digest = Some(Digest::of(b"{}"))).await,
+        rights(|terms| terms.arguments_digest = Some(Digest::compute(b"{}"))).await,
         rule(|rule| rule.all = true).await,
         rule(|rule| rule.policies_json.clear()).await,
         rule(|rule| rule.policies_json[0].push(' ')).await,
@@ -112,7 +112,7 @@ async fn the_policy_is_asked_about_the_conversation_by_its_owner_and_tenant() {
     let key = ConversationKey::new(&Ambient::system());
     let bundle = BundleReference {
         version: 7,
-        digest: Digest::of(b"bundle"),
+        digest: Digest::compute(b"bundle"),
     };
     for terms in [Some(terms()), None] {
         let allowed = terms.is_some();

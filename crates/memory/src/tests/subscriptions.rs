@@ -8,7 +8,7 @@ const DAY: Duration = Duration::from_hours(24);
 fn session<'a>(caller: &'a Caller, name: &str) -> ConversationSubscriber<'a> {
     ConversationSubscriber {
         caller,
-        session: (!name.is_empty()).then(|| Digest::of(name.as_bytes())),
+        session: (!name.is_empty()).then(|| Digest::compute(name.as_bytes())),
     }
 }
 

@@ -66,7 +66,7 @@ pub(super) struct PolicyConstants {
 }
 
 impl PolicyConstants {
-    pub(super) fn of(simulators: [&Simulator; 2]) -> Self {
+    pub(super) fn from_simulators(simulators: [&Simulator; 2]) -> Self {
         let mut found = Self::default();
         for simulator in simulators {
             let vocabulary = &simulator.set().vocabulary;
@@ -244,7 +244,7 @@ impl PolicyConstants {
         let tool = |name: String, tags: Vec<String>, entity: Option<String>| {
             Some(ToolFacts {
                 kind: OfferKind::Tool,
-                definition_digest: Digest::of(name.as_bytes()),
+                definition_digest: Digest::compute(name.as_bytes()),
                 name: name.parse().ok()?,
                 read_only: true,
                 tags: tags.into(),
@@ -288,7 +288,7 @@ impl PolicyConstants {
             format!("{}-that-may-write", tool.name).parse().ok()?
         };
         Some(ToolFacts {
-            definition_digest: Digest::of(format!("{name}, may write").as_bytes()),
+            definition_digest: Digest::compute(format!("{name}, may write").as_bytes()),
             name,
             read_only: false,
             ..tool.clone()

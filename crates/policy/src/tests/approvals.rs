@@ -170,7 +170,10 @@ fn an_approval_lets_its_call_be_made_by_a_permit_for_its_arguments() {
         panic!("not allowed");
     };
     let terms = permit.unverified_terms().unwrap();
-    assert_eq!(terms.arguments_digest, Some(Digest::of(&paid.arguments)));
+    assert_eq!(
+        terms.arguments_digest,
+        Some(Digest::compute(&paid.arguments))
+    );
     // The row rule and column tiers are the same as for any allowed call.
     assert_eq!(terms.row_rule.unwrap().entity, "Row");
 }
@@ -181,7 +184,7 @@ fn an_approval_fits_no_other_call() {
     let paid = call(&teller(), &tool("pay"), r#"{"to":"a"}"#);
     let approval = policy.approval(&manager(), &paid);
     let mut changed = tool("pay");
-    changed.definition_digest = Digest::of(b"changed");
+    changed.definition_digest = Digest::compute(b"changed");
     for other in [
         call(&caller("tim", &["Teller"]), &tool("pay"), r#"{"to":"a"}"#),
         call(

@@ -102,7 +102,7 @@ fn call(has_intent: bool) -> CallReference {
     CallReference {
         call_id: CallId::new(&Ambient::system()),
         has_intent,
-        conversation: Some(Digest::of(b"c")),
+        conversation: Some(Digest::compute(b"c")),
     }
 }
 
@@ -164,7 +164,7 @@ async fn a_counter_of_a_conversation_counts_the_calls_of_that_conversation() {
     let mail = tool("mail");
     assert!(is_allowed(&counting.decide(&mail, Some(call(true))).await));
     let asked = &counting.asked()[0].selections[0];
-    assert_eq!(asked.conversation_digest, Digest::of(b"c").to_wire());
+    assert_eq!(asked.conversation_digest, Digest::compute(b"c").to_wire());
     assert!(asked.phi && asked.tools.is_empty());
 
     counting.audit.counts(Some(vec![1]));

@@ -178,7 +178,7 @@ static MIX: LazyLock<Case> =
 
 fn tool(name: &str, tags: &[&str], entity: &str) -> ToolFacts {
     ToolFacts {
-        definition_digest: Digest::of(format!("{name}{tags:?}").as_bytes()),
+        definition_digest: Digest::compute(format!("{name}{tags:?}").as_bytes()),
         tags: tags.iter().map(ToString::to_string).collect(),
         entity: Some(entity.to_owned()),
         ..wardgate_testkit::tool_facts(name)

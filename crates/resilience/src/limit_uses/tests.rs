@@ -69,14 +69,16 @@ async fn an_operator_of_a_tenant_sees_what_counts_that_tenant_alone() {
     let overview = quota("exports", r#""caller""#).overview();
     let owners = [("north", Some("ada")), ("south", Some("jim")), ("", None)];
     for (index, (tenant, subject)) in owners.into_iter().enumerate() {
-        let bucket = Digest::of(&[u8::try_from(index).unwrap()]);
+        let bucket = Digest::compute(&[u8::try_from(index).unwrap()]);
         uses.note(bucket, || BucketOwner {
             limit: overview.name.clone(),
             tenant: subject.map(|_| tenant.to_owned()),
             subject: subject.map(str::to_owned),
             ..BucketOwner::default()
         });
-        let taken = rates.take(bucket, overview.rate, NonZeroU32::MIN).await;
+        let taken = rates
+            .take_calls(bucket, overview.rate, NonZeroU32::MIN)
+            .await;
         assert_eq!(taken, Ok(()));
     }
     let limits = [overview];

@@ -33,7 +33,7 @@ impl TestLeases {
             .collect()
     }
 
-    fn take(&self, request: LeaseRequest) -> Lease {
+    fn grant_lease(&self, request: LeaseRequest) -> Lease {
         let now = nanos(self.started.elapsed());
         let interval = nanos(request.interval);
         let mut buckets = self.full_at.lock().unwrap_or_else(PoisonError::into_inner);
@@ -61,7 +61,7 @@ impl LeaseStore for TestLeases {
             if self.is_down.load(Ordering::Relaxed) {
                 return Err(LeaseStoreUnavailable);
             }
-            Ok(self.take(request))
+            Ok(self.grant_lease(request))
         }
         .boxed()
     }
@@ -85,14 +85,14 @@ fn rate(text: &str) -> Rate {
 }
 
 fn caller() -> Digest {
-    Digest::of(b"caller")
+    Digest::compute(b"caller")
 }
 
 /// Sends calls to the replicas in turn and returns how many are admitted.
 async fn count(limiters: &[SharedRateLimiter], rate: Rate, calls: usize) -> usize {
     let mut through = 0;
     for limiter in limiters.iter().cycle().take(calls) {
-        through += usize::from(limiter.take(caller(), rate, ONE).await.is_ok());
+        through += usize::from(limiter.take_calls(caller(), rate, ONE).await.is_ok());
     }
     through
 }
@@ -187,12 +187,21 @@ async fn a_call_of_more_cost_takes_more_and_waits_until_so_much_has_flowed_in() 
         SharedRateLimiter::new(None, &Ambient::system()),
     ] {
         let five = NonZeroU32::new(5).unwrap();
-        assert_eq!(limiter.take(caller(), rate("12/m"), five).await, Ok(()));
-        assert_eq!(limiter.take(caller(), rate("12/m"), five).await, Ok(()));
+        assert_eq!(
+            limiter.take_calls(caller(), rate("12/m"), five).await,
+            Ok(())
+        );
+        assert_eq!(
+            limiter.take_calls(caller(), rate("12/m"), five).await,
+            Ok(())
+        );
         let wait = Err(Duration::from_secs(15));
-        assert_eq!(limiter.take(caller(), rate("12/m"), five).await, wait);
+        assert_eq!(limiter.take_calls(caller(), rate("12/m"), five).await, wait);
         tokio::time::advance(Duration::from_secs(15)).await;
-        assert_eq!(limiter.take(caller(), rate("12/m"), five).await, Ok(()));
+        assert_eq!(
+            limiter.take_calls(caller(), rate("12/m"), five).await,
+            Ok(())
+        );
     }
 }
 
@@ -210,7 +219,10 @@ async fn a_store_that_hangs_delays_one_call_and_no_further_one_for_a_second() {
     let limiter = SharedRateLimiter::new(Some(Arc::new(HangingLeaseStore)), &Ambient::system());
     let began = Instant::now();
     for _ in 0..100 {
-        assert_eq!(limiter.take(caller(), rate("1000/s"), ONE).await, Ok(()));
+        assert_eq!(
+            limiter.take_calls(caller(), rate("1000/s"), ONE).await,
+            Ok(())
+        );
     }
     assert_eq!(began.elapsed(), LEASE_LIMIT);
 }

@@ -44,7 +44,7 @@ pub(super) enum Pushback {
 }
 
 impl Pushback {
-    pub(super) fn of(headers: &HeaderMap) -> Self {
+    pub(super) fn from_headers(headers: &HeaderMap) -> Self {
         match headers.get(PUSHBACK).map(|value| value.to_str()) {
             None => Self::None,
             // The proposal defines that a negative or invalid number means never.
@@ -175,9 +175,9 @@ mod tests {
         let pushback = |text: &str| {
             let value = HeaderValue::from_str(text).unwrap();
             let name = http::HeaderName::from_static(PUSHBACK);
-            Pushback::of(&HeaderMap::from_iter([(name, value)]))
+            Pushback::from_headers(&HeaderMap::from_iter([(name, value)]))
         };
-        assert_eq!(Pushback::of(&HeaderMap::new()), Pushback::None);
+        assert_eq!(Pushback::from_headers(&HeaderMap::new()), Pushback::None);
         assert_eq!(pushback("0"), Pushback::After(0));
         assert_eq!(pushback("1500"), Pushback::After(1500));
         for no in ["-1", "", "soon", "1.5"] {

@@ -71,7 +71,7 @@ impl BalancedTransport {
             Ok(body) => body.to_bytes(),
             Err(status) => return status.into_http(),
         };
-        let deadline = deadline::of(&head.headers).map(|left| Instant::now() + left);
+        let deadline = deadline::parse_timeout(&head.headers).map(|left| Instant::now() + left);
         let method = methods::find(head.uri.path());
         let (answer, repeat) = method
             .map_or((ResponseKind::Stream, RetryPolicy::Never), |method| {
@@ -99,7 +99,7 @@ impl BalancedTransport {
 
     /// Sends a call whose request is a stream. It is not retried, because its messages cannot be sent again.
     async fn send_stream(self, request: Request<Body>) -> Response<Body> {
-        let Some(taken) = self.pool.take(None, None).await else {
+        let Some(taken) = self.pool.take_replica(None, None).await else {
             return self.unavailable();
         };
         let channel = taken.channel.clone();
@@ -124,7 +124,7 @@ impl BalancedTransport {
         let (mut tried, mut sent) = (0, 0);
         let mut avoid = None;
         loop {
-            let Some(taken) = self.pool.take(avoid, call.deadline).await else {
+            let Some(taken) = self.pool.take_replica(avoid, call.deadline).await else {
                 return self.unavailable();
             };
             avoid = Some(taken.address());
@@ -147,7 +147,7 @@ impl BalancedTransport {
                 }
                 AttemptOutcome::Lost => (Pushback::None, self.unavailable()),
                 AttemptOutcome::Unavailable(response) => {
-                    (Pushback::of(response.headers()), response)
+                    (Pushback::from_headers(response.headers()), response)
                 }
             };
             sent += 1;
@@ -209,7 +209,7 @@ impl BalancedTransport {
             }
             AttemptOutcome::Unavailable(response) => {
                 // A server that specifies a time for retries is overloaded, but works.
-                if Pushback::of(response.headers()) == Pushback::None {
+                if Pushback::from_headers(response.headers()) == Pushback::None {
                     taken.failed();
                 } else {
                     taken.succeeded();

@@ -69,7 +69,7 @@ impl Pool {
         tokio::spawn(async move {
             tokio::select! {
                 () = told.closed() => {}
-                () = followed.tell(&told) => {}
+                () = followed.report_readiness(&told) => {}
                 () = followed.look_up(name, &lookup, &dial) => {}
             }
         });
@@ -82,7 +82,7 @@ impl Pool {
 
     /// Returns the replica for one call, not the one at `avoid` if there is another. Waits for a while if there is none,
     /// and then returns `None`.
-    pub(super) async fn take(
+    pub(super) async fn take_replica(
         &self,
         avoid: Option<SocketAddr>,
         deadline: Option<Instant>,
@@ -117,7 +117,7 @@ impl Pool {
         let replicas = self.replicas.read().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         if let Some(probed) = replicas.iter().find(|replica| replica.probe(now)) {
-            return probed.take(true, deadline);
+            return probed.begin_call(true, deadline);
         }
         let usable = |last_resort: bool| {
             let loads = replicas
@@ -135,14 +135,14 @@ impl Pool {
         }
         let count = usable_now.len();
         if count < 2 {
-            return usable_now.first()?.1.take(false, deadline);
+            return usable_now.first()?.1.begin_call(false, deadline);
         }
         // The pairs take turns, so that replicas with equally many calls get the same share.
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let one = turn % count;
         let other = (one + 1 + turn / count % (count - 1)) % count;
         let [one, other] = [one, other].map(|index| usable_now[index]);
-        if other.0 < one.0 { other.1 } else { one.1 }.take(false, deadline)
+        if other.0 < one.0 { other.1 } else { one.1 }.begin_call(false, deadline)
     }
 
     /// Looks up the addresses repeatedly.
@@ -218,7 +218,7 @@ impl Pool {
     }
 
     /// Reports the readiness of the service: one ready replica is enough.
-    async fn tell(&self, told: &watch::Sender<Readiness>) {
+    async fn report_readiness(&self, told: &watch::Sender<Readiness>) {
         let mut changed = self.events.changed.subscribe();
         let mut measured = ReplicaGauges {
             neighbour: self.neighbour,

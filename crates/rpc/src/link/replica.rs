@@ -191,7 +191,7 @@ impl Replica {
     }
 
     /// Begins a call on the replica, or returns `None` if the connection was lost in the meantime.
-    pub(super) fn take(
+    pub(super) fn begin_call(
         self: &Arc<Self>,
         probe: bool,
         deadline: Option<Instant>,

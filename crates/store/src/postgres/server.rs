@@ -193,7 +193,7 @@ impl PasswordFile {
         if let Some(password) = &*current {
             return Ok(Arc::clone(password));
         }
-        let password = self.read()?;
+        let password = self.read_password()?;
         *current = Some(Arc::clone(&password));
         Ok(password)
     }
@@ -201,7 +201,7 @@ impl PasswordFile {
     /// Reads the file again after the server refused the password `used`, and returns the new password. Returns an
     /// error if the password is the same.
     fn replacement(&self, used: &str, refusal: sqlx::Error) -> Result<Arc<str>, PasswordError> {
-        let password = self.read()?;
+        let password = self.read_password()?;
         if *password == *used {
             return Err(PasswordError::Refused {
                 path: self.path.clone(),
@@ -215,7 +215,7 @@ impl PasswordFile {
 
     /// Reads the file without the white space at its end. The blocking read is acceptable, because a mounted secret is
     /// in memory and is read once for each replacement.
-    fn read(&self) -> Result<Arc<str>, PasswordError> {
+    fn read_password(&self) -> Result<Arc<str>, PasswordError> {
         let text = std::fs::read_to_string(&self.path);
         let text = text.map_err(|source| PasswordError::Unreadable {
             path: self.path.clone(),

@@ -202,7 +202,7 @@ impl FakeAudit {
         }
         let mut sequence = self.sequence.lock().unwrap();
         *sequence += 1;
-        let leaf_hash = Digest::of(&sequence.to_be_bytes());
+        let leaf_hash = Digest::compute(&sequence.to_be_bytes());
         Receipt::for_durable(*sequence, leaf_hash)
     }
 
@@ -308,7 +308,7 @@ impl AuditService for FakeAudit {
             let record = record.to_string();
             pb::QueryResponse {
                 sequence,
-                leaf_hash: Digest::of(record.as_bytes()).to_wire(),
+                leaf_hash: Digest::compute(record.as_bytes()).to_wire(),
                 record: record.into(),
                 ..pb::QueryResponse::default()
             }

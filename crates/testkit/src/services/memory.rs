@@ -98,7 +98,7 @@ impl FakeMemory {
         *self.changes.lock().unwrap() = broadcast::Sender::new(100);
     }
 
-    fn tell(&self, token: &str, what: What) {
+    fn notify_watchers(&self, token: &str, what: What) {
         let caller = caller_of(token);
         let change = pb::ConversationChange {
             owner: caller.person().to_wire(),
@@ -188,7 +188,7 @@ impl MemoryService for FakeMemory {
                 }
             });
         if created {
-            self.tell(&request.caller_token, What::List(pb::ListChanged {}));
+            self.notify_watchers(&request.caller_token, What::List(pb::ListChanged {}));
         }
         Ok(Response::new(pb::GetOrCreateResponse {
             conversation: Some(self.conversation(&id, kept)),
@@ -245,7 +245,7 @@ impl MemoryService for FakeMemory {
             message.content.clear();
             added.push(message);
         }
-        self.tell(&request.caller_token, What::ConversationId(owner.1));
+        self.notify_watchers(&request.caller_token, What::ConversationId(owner.1));
         Ok(Response::new(pb::AddMessagesResponse {
             messages: added,
             key: kept.key.clone(),
@@ -283,7 +283,7 @@ impl MemoryService for FakeMemory {
         let mut all = self.kept.lock().unwrap();
         let kept = all.get_mut(&owner).ok_or_else(unknown)?;
         kept.messages.clear();
-        self.tell(&request.caller_token, What::ConversationId(owner.1));
+        self.notify_watchers(&request.caller_token, What::ConversationId(owner.1));
         Ok(Response::new(pb::ClearResponse {
             key: kept.key.clone(),
         }))
@@ -297,7 +297,7 @@ impl MemoryService for FakeMemory {
         let request = request.into_inner();
         let owner = (subject(&request.caller_token), request.conversation_id);
         let kept = self.kept.lock().unwrap().remove(&owner);
-        self.tell(&request.caller_token, What::List(pb::ListChanged {}));
+        self.notify_watchers(&request.caller_token, What::List(pb::ListChanged {}));
         Ok(Response::new(pb::DeleteResponse {
             key: kept.ok_or_else(unknown)?.key,
         }))
@@ -412,7 +412,7 @@ impl MemoryService for FakeMemory {
         let of = (session.0, session.1, request.conversation_id);
         self.subscribed.lock().unwrap().insert(of);
         let changed = pb::SubscriptionsChanged {};
-        self.tell(&request.caller_token, What::Subscriptions(changed));
+        self.notify_watchers(&request.caller_token, What::Subscriptions(changed));
         Ok(Response::new(pb::SubscribeResponse {}))
     }
 
@@ -426,7 +426,7 @@ impl MemoryService for FakeMemory {
         let of = (session.0, session.1, request.conversation_id);
         self.subscribed.lock().unwrap().remove(&of);
         let changed = pb::SubscriptionsChanged {};
-        self.tell(&request.caller_token, What::Subscriptions(changed));
+        self.notify_watchers(&request.caller_token, What::Subscriptions(changed));
         Ok(Response::new(pb::UnsubscribeResponse {}))
     }
 

@@ -96,7 +96,7 @@ pub struct FakePolicy {
 impl FakePolicy {
     /// Creates a policy service that permits everything, with the time of `ambient`.
     pub fn new(ambient: Ambient) -> Arc<Self> {
-        let hash = Digest::of(b"the first policies");
+        let hash = Digest::compute(b"the first policies");
         Arc::new(Self {
             asked: Log::default(),
             unknown: Log::default(),
@@ -196,7 +196,7 @@ impl FakePolicy {
 
     /// Puts other policies in force, and notifies every watcher.
     pub fn change(&self, policies: &[u8]) {
-        *self.hash.lock().unwrap() = Digest::of(policies);
+        *self.hash.lock().unwrap() = Digest::compute(policies);
         self.announce();
     }
 
@@ -291,7 +291,7 @@ impl FakePolicy {
             caller_digest: caller.digest(),
             tool: tool.name,
             definition_digest: tool.definition_digest,
-            arguments_digest: bound.then(|| Digest::of(&request.arguments_json)),
+            arguments_digest: bound.then(|| Digest::compute(&request.arguments_json)),
             policy_hash: *self.hash.lock().unwrap(),
             bundle: *self.bundle.lock().unwrap(),
             not_before: now,

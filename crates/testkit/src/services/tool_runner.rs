@@ -88,7 +88,7 @@ pub struct FakeToolRunner {
 /// short time limit.
 pub fn listed_tool(name: &str, definition: &Value) -> pb::Tool {
     let facts = ToolFacts {
-        definition_digest: Digest::of(definition.to_string().as_bytes()),
+        definition_digest: Digest::compute(definition.to_string().as_bytes()),
         read_only: !name.contains("writes"),
         ..tool_facts(name)
     };
@@ -290,7 +290,7 @@ pub fn content_response(result: &str) -> pb::GetContentResponse {
 
 /// Returns the version of a catalogue, which differs for different tools.
 fn version(tools: &[pb::Tool]) -> bytes::Bytes {
-    Digest::of(format!("{tools:?}").as_bytes()).to_wire()
+    Digest::compute(format!("{tools:?}").as_bytes()).to_wire()
 }
 
 /// Returns the version of the part of a catalogue that callers see.

@@ -171,7 +171,7 @@ impl World {
             tool: facts.name.clone(),
             definition_digest: facts.definition_digest,
             arguments_digest: None,
-            policy_hash: Digest::of(b"policies"),
+            policy_hash: Digest::compute(b"policies"),
             bundle: None,
             not_before: now,
             expires_at: now.plus(Duration::from_hours(1)),

@@ -39,7 +39,7 @@ impl AdmittedCall {
             caller: &self.caller,
             tool: tool.tool.facts().name.as_str(),
             key,
-            arguments: Digest::of(sorted(arguments).as_bytes()),
+            arguments: Digest::compute(sorted(arguments).as_bytes()),
             terms: Digest::of_texts(&self.terms().each_ref().map(String::as_str)),
             deadline: now.plus(tool.time_limit),
         };

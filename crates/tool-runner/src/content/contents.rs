@@ -257,13 +257,13 @@ impl Contents {
         ];
         let each = each.map(|list| {
             let entries = list.iter().map(|it| {
-                let definition = Digest::of(&it.definition);
+                let definition = Digest::compute(&it.definition);
                 (&it.source, &it.name, &it.own_name, definition)
             });
             entries.collect::<Vec<_>>()
         });
         // The `Debug` form keeps the parts distinguishable.
-        Digest::of(format!("{:?}{each:?}", lists.sources).as_bytes())
+        Digest::compute(format!("{:?}{each:?}", lists.sources).as_bytes())
     }
 }
 

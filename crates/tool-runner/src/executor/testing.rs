@@ -96,7 +96,7 @@ impl TestTool {
                 store: &self.shared.store,
                 tools: self.loaded.definitions(),
                 redactor: &self.redactor,
-                policy_hash: Digest::of(b""),
+                policy_hash: Digest::compute(b""),
                 now: self.shared.ambient.now(),
             },
             elicitation: None,

@@ -137,7 +137,7 @@ impl Importer {
                 instructions.insert(source.name.clone(), said.to_owned());
             }
         }
-        let digest = Digest::of(lock.as_bytes());
+        let digest = Digest::compute(lock.as_bytes());
         if !lock.is_empty() && state.lock.replace(digest) != Some(digest) {
             self.recorder
                 .record(ITSELF, "tools.lock", "tools.lock".to_owned(), Some(digest));

@@ -129,7 +129,7 @@ impl Review {
                 format!("{:?} {:?} {definition:?}\n", upstream.source, tool.name)
             })
         });
-        Digest::of(taken.collect::<String>().as_bytes())
+        Digest::compute(taken.collect::<String>().as_bytes())
     }
 
     /// Approves all of `selection`, or nothing, in the name of `by`. The pins of tools that are gone are removed.

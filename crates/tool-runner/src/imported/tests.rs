@@ -152,7 +152,7 @@ async fn the_forms_of_classes_hold_for_imported_tools() {
     let yaml = format!("classes: {{ phi.name: {{ partial: withheld }} }}\n{ONE_SERVER}");
     let catalogue = world.import(&yaml, &pinned(&[tool("read")]));
     let class = "phi.name".parse().unwrap();
-    let forms = catalogue.tools()[0].result().forms().of(&class);
+    let forms = catalogue.tools()[0].result().forms().for_class(&class);
     assert_eq!(forms.partial, wardgate_redact::Form::Withheld);
 }
 

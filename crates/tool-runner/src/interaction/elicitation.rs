@@ -63,8 +63,8 @@ impl ElicitedRequest<'_> {
                 arguments,
             } => Digest::of_texts(&[
                 &definition.to_hex(),
-                &Digest::of(decided).to_hex(),
-                &Digest::of(arguments).to_hex(),
+                &Digest::compute(decided).to_hex(),
+                &Digest::compute(arguments).to_hex(),
             ]),
         }
     }

@@ -277,7 +277,7 @@ impl KeyedCall<'_> {
             .and(person(self.caller).as_bytes())
             .and(self.tool.as_bytes())
             .and(self.key.as_bytes());
-        Digest::of(whole.as_bytes())
+        Digest::compute(whole.as_bytes())
     }
 
     fn about(&self, id: Digest) -> About {

@@ -184,7 +184,7 @@ fn person(caller: &Caller) -> Digest {
     let about = parts.iter().fold(About::new("person"), |about, part| {
         about.and(part.as_bytes())
     });
-    Digest::of(about.as_bytes())
+    Digest::compute(about.as_bytes())
 }
 
 #[cfg(test)]

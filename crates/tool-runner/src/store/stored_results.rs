@@ -234,7 +234,7 @@ impl StoredResultRow<'_> {
             .and(self.policy_hash.as_bytes())
             .and(&self.chunks.to_be_bytes())
             .and(&self.expires_at.to_be_bytes());
-        Digest::of(whole.as_bytes())
+        Digest::compute(whole.as_bytes())
     }
 }
 

@@ -46,8 +46,8 @@ fn call<'a>(caller: &'a Caller, key: &'a str) -> KeyedCall<'a> {
         caller,
         tool: "write_it",
         key,
-        arguments: Digest::of(b"arguments"),
-        terms: Digest::of(b"terms"),
+        arguments: Digest::compute(b"arguments"),
+        terms: Digest::compute(b"terms"),
         deadline: at(30),
     }
 }
@@ -63,8 +63,8 @@ fn new_result<'a>(caller: &'a Caller, chunks: &'a [Vec<u8>]) -> NewStoredResult<
     NewStoredResult {
         caller,
         tool: "read_it",
-        definition: Digest::of(b"definition"),
-        policy_hash: Digest::of(b"policies"),
+        definition: Digest::compute(b"definition"),
+        policy_hash: Digest::compute(b"policies"),
         terms: CANARY,
         chunks,
         expires_at: at(600),
@@ -246,7 +246,7 @@ async fn a_key_means_one_caller_one_tool_and_one_set_of_arguments() {
         .await;
         begin_fresh(&store, call(&joy, "k2"), at(0)).await;
         let other = KeyedCall {
-            arguments: Digest::of(b"others"),
+            arguments: Digest::compute(b"others"),
             ..of_joy
         };
         let begun = store.begin(other, at(0)).await.unwrap();
@@ -267,7 +267,7 @@ async fn a_result_released_under_other_terms_is_not_given_again() {
             .await
             .unwrap();
         let other_terms = KeyedCall {
-            terms: Digest::of(b"fewer rights"),
+            terms: Digest::compute(b"fewer rights"),
             ..call(&joy, "k")
         };
         let begun = store.begin(other_terms, at(1)).await.unwrap();
@@ -383,8 +383,8 @@ async fn a_kept_result_is_given_whole_to_its_caller() {
             .unwrap();
         assert_eq!((stored.tool.as_str(), stored.chunks), ("read_it", 3));
         assert_eq!(stored.terms, CANARY);
-        assert_eq!(stored.definition, Digest::of(b"definition"));
-        assert_eq!(stored.policy_hash, Digest::of(b"policies"));
+        assert_eq!(stored.definition, Digest::compute(b"definition"));
+        assert_eq!(stored.policy_hash, Digest::compute(b"policies"));
         for (position, chunk) in (0..).zip(&chunks) {
             let found = store.stored_chunk(&stored, position).await.unwrap();
             assert_eq!(found.as_ref(), Some(chunk));

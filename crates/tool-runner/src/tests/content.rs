@@ -149,7 +149,7 @@ async fn nothing_is_given_without_a_permit_for_it() {
         .terms_for(OfferKind::Resources, ColumnTier::Clear)
         .await;
     let bound = PermitTerms {
-        arguments_digest: Some(Digest::of(uri.to_string().as_bytes())),
+        arguments_digest: Some(Digest::compute(uri.to_string().as_bytes())),
         ..resources.clone()
     };
     let other = json!({ "uri": "guide://room/1" });

@@ -155,7 +155,7 @@ impl Server {
         }
         let granted = self.codes.lock().unwrap().remove(&form["code"]);
         let granted = granted.ok_or((StatusCode::BAD_REQUEST, "invalid_grant"))?;
-        let digest = Digest::of(form["code_verifier"].as_bytes());
+        let digest = Digest::compute(form["code_verifier"].as_bytes());
         assert_eq!(URL_SAFE_NO_PAD.encode(digest.as_bytes()), granted.challenge);
         assert_eq!(form["client_id"], granted.client_id);
         assert_eq!(form["resource"], granted.resource);

@@ -292,7 +292,7 @@ impl Harness {
             tool: facts.name,
             definition_digest: facts.definition_digest,
             arguments_digest: None,
-            policy_hash: Digest::of(b"policies"),
+            policy_hash: Digest::compute(b"policies"),
             bundle: None,
             not_before: now,
             expires_at: now.plus(VALIDITY),

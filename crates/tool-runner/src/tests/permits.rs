@@ -49,13 +49,13 @@ async fn p1_no_permit_no_run() {
             terms.tool = "rows_by_rule".parse().unwrap();
         }),
         ("a different definition", |terms| {
-            terms.definition_digest = Digest::of(b"old");
+            terms.definition_digest = Digest::compute(b"old");
         }),
         ("different arguments", |terms| {
-            terms.arguments_digest = Some(Digest::of(b"{}"));
+            terms.arguments_digest = Some(Digest::compute(b"{}"));
         }),
         ("arguments spelt otherwise", |terms| {
-            terms.arguments_digest = Some(Digest::of(br#"{"line": "x"}"#));
+            terms.arguments_digest = Some(Digest::compute(br#"{"line": "x"}"#));
         }),
         ("a rule for rows that are not governed", |terms| {
             terms.row_rule = Some(rule(&[]));
@@ -159,7 +159,7 @@ async fn a_permit_seen_before_still_belongs_to_its_caller_and_arguments() {
     let database = database::sqlite().await;
     let mut harness = Harness::start(&database).await;
     let mut terms = harness.terms("append").await;
-    terms.arguments_digest = Some(Digest::of(LINE.as_bytes()));
+    terms.arguments_digest = Some(Digest::compute(LINE.as_bytes()));
     harness.call_with(&terms, LINE).await.unwrap();
     let other = harness
         .call_with(&terms, r#"{"line":"y"}"#)
@@ -234,7 +234,7 @@ async fn what_other_processes_ask_for_runs_on_record_or_not_at_all() {
     for (tool, arguments) in [("append", LINE), ("plain_rows", "{}")] {
         let bundle = BundleReference {
             version: 7,
-            digest: Digest::of(b"bundle"),
+            digest: Digest::compute(b"bundle"),
         };
         let terms = PermitTerms {
             bundle: Some(bundle),
@@ -244,7 +244,10 @@ async fn what_other_processes_ask_for_runs_on_record_or_not_at_all() {
         let execution = harness.audit.executions.all().pop().unwrap();
         assert_eq!(execution.subject, "d1");
         assert_eq!(execution.tool.unwrap().as_str(), tool);
-        assert_eq!(execution.arguments_digest, Digest::of(arguments.as_bytes()));
+        assert_eq!(
+            execution.arguments_digest,
+            Digest::compute(arguments.as_bytes())
+        );
         assert_eq!(execution.permit_id, Some(terms.id));
         assert_eq!(execution.decision_id, Some(terms.decision_id));
         assert_eq!(execution.bundle, Some(bundle));

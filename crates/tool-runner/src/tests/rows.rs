@@ -483,7 +483,7 @@ async fn arguments_that_were_decided_on_are_not_made_into_others() {
             (r#"{"text": 1E5}"#, false),
         ] {
             let mut terms = harness.terms("echo").await;
-            terms.arguments_digest = Some(Digest::of(arguments.as_bytes()));
+            terms.arguments_digest = Some(Digest::compute(arguments.as_bytes()));
             let answer = harness.call_with(&terms, arguments).await.unwrap();
             assert_eq!(!answer.0.is_error, taken, "{arguments}: {}", answer.text());
             terms.arguments_digest = None;

@@ -294,7 +294,7 @@ async fn a_handle_is_worth_nothing_to_others_later_or_under_other_rules() {
         answer.text()
     };
     let mut terms = harness.terms("read_more").await;
-    terms.policy_hash = Digest::of(b"other policies");
+    terms.policy_hash = Digest::compute(b"other policies");
     let arguments = json!({"handle": handle}).to_string();
     let changed = harness.call_with(&terms, &arguments).await.unwrap();
     assert!(

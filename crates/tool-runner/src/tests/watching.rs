@@ -118,7 +118,9 @@ async fn nothing_is_watched_without_a_permit_for_it() {
         ..terms.clone()
     };
     let bound = PermitTerms {
-        arguments_digest: Some(wardgate_domain::Digest::of(br#"{"uri":"guide://wall"}"#)),
+        arguments_digest: Some(wardgate_domain::Digest::compute(
+            br#"{"uri":"guide://wall"}"#,
+        )),
         ..terms.clone()
     };
     let ended = PermitTerms {

@@ -29,7 +29,7 @@ fn root_of(head: TreeHead) -> RootHash<Sha256> {
 struct StoredHashes(Vec<tlog_tiles::Hash>);
 
 impl StoredHashes {
-    fn of(size: u64) -> Self {
+    fn for_size(size: u64) -> Self {
         let mut stored = Self(Vec::new());
         for index in 0..size {
             let new = tlog_tiles::stored_hashes(index, &entry(index), &stored).unwrap();
@@ -62,7 +62,7 @@ proptest! {
         let tree = reference(size);
         let root = tree.root();
         prop_assert_eq!(ours.root.as_slice(), root.as_bytes().as_slice());
-        let stored = StoredHashes::of(size);
+        let stored = StoredHashes::for_size(size);
         prop_assert_eq!(ours.root, tlog_tiles::tree_hash(size, &stored).unwrap().0);
 
         let path = inclusion(index, size, &tiles);
@@ -167,7 +167,7 @@ impl TileReader for OurTiles {
     }
 
     fn read_tiles(&self, wanted: &[Tile]) -> Result<Vec<Vec<u8>>, tlog_tiles::Error> {
-        let stored = StoredHashes::of(self.0);
+        let stored = StoredHashes::for_size(self.0);
         wanted.iter().map(|tile| tile.read_data(&stored)).collect()
     }
 

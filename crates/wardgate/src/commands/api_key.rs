@@ -42,7 +42,7 @@ fn create(new: NewApiKey, ambient: &Ambient) -> Result<(), Failure> {
     });
     let lifetime = new.days.map(|days| DAY * days);
     let entry = ApiKeyEntry {
-        sha256: Digest::of(key.as_bytes()).to_string(),
+        sha256: Digest::compute(key.as_bytes()).to_string(),
         subject: new.sub.unwrap_or_else(|| new.name.clone()),
         name: new.name,
         roles: new.roles,

@@ -63,7 +63,7 @@ async fn what_was_changed_or_removed_in_the_store_is_named_by_its_sequence(store
     ];
     let [first, others] = removed.clone();
     let mut expected = vec![first, bytes(1), columns(2), bytes(3), columns(4), others];
-    let all = store.read(AuditFilter::default()).await;
+    let all = store.read_records(AuditFilter::default()).await;
     assert_eq!((named(&all), all.len()), (expected.clone(), 5 + 6));
     let from_the_service = service.console.query(AuditFilter::default()).await.unwrap();
     let from_the_service: Vec<_> = from_the_service.try_collect().await.unwrap();
@@ -73,7 +73,7 @@ async fn what_was_changed_or_removed_in_the_store_is_named_by_its_sequence(store
         ..AuditFilter::default()
     };
     expected.reverse();
-    assert_eq!(named(&store.read(newest_first).await), expected);
+    assert_eq!(named(&store.read_records(newest_first).await), expected);
     // A filter selects some records, but records that are missing are reported nevertheless.
     let of_nobody = AuditFilter {
         subject: Some("nobody".to_owned()),
@@ -81,7 +81,7 @@ async fn what_was_changed_or_removed_in_the_store_is_named_by_its_sequence(store
     };
     let [first, others] = removed;
     assert_eq!(
-        named(&store.read(of_nobody).await),
+        named(&store.read_records(of_nobody).await),
         [first, others, columns(2)]
     );
 }
@@ -129,7 +129,7 @@ async fn assert_each_record_is_returned_or_named(store: &TestStore) {
                 ..filter.clone()
             };
             let shown = format!("{filter:?}");
-            let found = store.read(filter).await;
+            let found = store.read_records(filter).await;
             let (intact, unreadable) = partition(&found);
             assert!(unreadable.contains(&300), "{shown}: {unreadable:?}");
             assert!(unreadable.len() < 100, "{shown}: {unreadable:?}");
@@ -156,7 +156,7 @@ async fn records_on_a_corrupt_page_of_the_database_are_named_and_the_others_are_
     assert_each_record_is_returned_or_named(&store).await;
 
     let of_call = async |at: usize| {
-        let found = store.read(AuditFilter {
+        let found = store.read_records(AuditFilter {
             call_id: Some(calls[at].call_id.to_string()),
             ..AuditFilter::default()
         });
@@ -169,7 +169,7 @@ async fn records_on_a_corrupt_page_of_the_database_are_named_and_the_others_are_
         limit: Some(3),
         ..AuditFilter::default()
     };
-    let newest = partition(&store.read(newest).await);
+    let newest = partition(&store.read_records(newest).await);
     assert_eq!(newest, (vec![399, 398, 397], vec![]));
 
     let service = store.service().await;
@@ -177,7 +177,7 @@ async fn records_on_a_corrupt_page_of_the_database_are_named_and_the_others_are_
     let all: Vec<_> = all.try_collect().await.unwrap();
     assert_eq!(
         partition(&all),
-        partition(&store.read(AuditFilter::default()).await)
+        partition(&store.read_records(AuditFilter::default()).await)
     );
 }
 
@@ -191,7 +191,7 @@ async fn records_on_a_corrupt_page_of_a_database_server_are_named_and_the_others
     assert_each_record_is_returned_or_named(&store).await;
 
     let of_call = |at: usize| {
-        store.read(AuditFilter {
+        store.read_records(AuditFilter {
             call_id: Some(calls[at].call_id.to_string()),
             ..AuditFilter::default()
         })
@@ -215,7 +215,7 @@ async fn records_on_a_corrupt_page_of_a_database_server_are_named_and_the_others
         limit: Some(3),
         ..AuditFilter::default()
     };
-    let newest = partition(&store.read(newest).await);
+    let newest = partition(&store.read_records(newest).await);
     assert_eq!(newest, (vec![399, 398, 397], vec![]));
 }
 
@@ -226,7 +226,7 @@ async fn a_query_by_call_continues_without_a_corrupt_index_of_a_database_server(
     };
     let calls = original.append_calls(RECORDS).await;
     let store = original.copy_with_empty_index("audit.record_call").await;
-    let found = store.read(AuditFilter {
+    let found = store.read_records(AuditFilter {
         call_id: Some(calls[300].call_id.to_string()),
         ..AuditFilter::default()
     });
@@ -258,7 +258,7 @@ async fn the_records_before_a_corrupt_last_page_of_the_database_are_returned() {
                 ..filter.clone()
             };
             let shown = format!("{filter:?}");
-            let (mut intact, unreadable) = partition(&store.read(filter).await);
+            let (mut intact, unreadable) = partition(&store.read_records(filter).await);
             assert!(unreadable.contains(&39), "{shown}: {unreadable:?}");
             intact.sort_unstable();
             let first_unreadable = unreadable.iter().min().unwrap();
@@ -274,7 +274,7 @@ async fn a_record_with_a_value_of_another_type_is_named_and_the_others_are_retur
     let calls = store.append_calls(40).await;
     store.corrupt_time_of(&calls[20]).await;
     for newest_first in [false, true] {
-        let found = store.read(AuditFilter {
+        let found = store.read_records(AuditFilter {
             newest_first,
             ..AuditFilter::default()
         });
@@ -297,7 +297,7 @@ async fn a_report_of_unreadable_records_is_at_their_position_and_does_not_count_
         ..ContentFilter::default()
     };
     for content in [by_content, ContentFilter::default()] {
-        let found = store.read(AuditFilter {
+        let found = store.read_records(AuditFilter {
             from_sequence: 10,
             limit: Some(25),
             content,
@@ -327,7 +327,7 @@ async fn missing_records_are_named_although_the_database_has_a_corrupt_page() {
         subject: Some("dr.yenji".to_owned()),
         ..AuditFilter::default()
     };
-    let found = store.read(by_caller).await;
+    let found = store.read_records(by_caller).await;
     let (first, others) = found.split_first().unwrap();
     assert!(
         matches!(first, QueriedRecord::Damaged(damage) if damage.to_string() == "record 5: is missing"),
@@ -386,7 +386,7 @@ async fn a_query_whose_index_is_corrupt_names_that_once_and_returns_every_record
                 ..filter.clone()
             };
             let shown = format!("{filter:?}");
-            let found = store.read(filter).await;
+            let found = store.read_records(filter).await;
             let (first, others) = found.split_first().unwrap();
             assert_is_without_index(first);
             if newest_first {

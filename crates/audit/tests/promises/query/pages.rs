@@ -98,7 +98,7 @@ async fn records_by_time_come_in_the_order_of_their_time_page_after_page(store: 
         newest_first: true,
         ..AuditFilter::default()
     };
-    let newest: Vec<_> = store.read(by_time.clone()).await;
+    let newest: Vec<_> = store.read_records(by_time.clone()).await;
     let position = |found: &QueriedRecord| {
         let record = json(&intact(found.clone()));
         let time: Timestamp = record["time"].as_str().unwrap().parse().unwrap();
@@ -110,7 +110,7 @@ async fn records_by_time_come_in_the_order_of_their_time_page_after_page(store: 
     sorted.dedup();
     assert_eq!(sorted.len(), 595, "each once");
     assert!(positions.iter().rev().eq(&sorted));
-    let oldest = store.read(AuditFilter {
+    let oldest = store.read_records(AuditFilter {
         newest_first: false,
         subject: Some("dr.yenji".to_owned()),
         ..by_time.clone()
@@ -122,7 +122,7 @@ async fn records_by_time_come_in_the_order_of_their_time_page_after_page(store: 
     let mut turned = Vec::new();
     loop {
         let (before_time, before_sequence) = turned.last().copied().unzip();
-        let page = store.read(AuditFilter {
+        let page = store.read_records(AuditFilter {
             limit: Some(100),
             before_time,
             before_sequence,

@@ -13,7 +13,7 @@ struct KeyHolder {
 fn entry(key: &str) -> Value {
     json!({
         "name": "nightly-report",
-        "sha256": Digest::of(key.as_bytes()).to_string(),
+        "sha256": Digest::compute(key.as_bytes()).to_string(),
         "subject": "svc-report",
         "roles": ["Billing"],
         "tenant": "north",
@@ -146,7 +146,7 @@ async fn other_keys_are_refused() {
     ] {
         assert_eq!(holder.reason(key).await, "api_key_unknown", "{key}");
     }
-    let digest = Digest::of(holder.key.as_bytes()).to_string();
+    let digest = Digest::compute(holder.key.as_bytes()).to_string();
     assert_eq!(
         holder.reason(&format!("wgk_{digest}")).await,
         "api_key_unknown",

@@ -166,7 +166,7 @@ async fn a_token_without_an_id_is_named_by_its_digest() {
     let caller = issuer.authenticator.caller(&token).await.unwrap();
     assert_eq!(
         caller.token_id(),
-        &Digest::of(token.as_bytes()).to_string()[..32]
+        &Digest::compute(token.as_bytes()).to_string()[..32]
     );
 }
 

@@ -7,16 +7,16 @@ use wardgate_domain::{ApprovalId, Timestamp};
 const QUARTER: Duration = Duration::from_mins(15);
 
 fn manager() -> Digest {
-    Digest::of(b"manager")
+    Digest::compute(b"manager")
 }
 
 fn auditor() -> Digest {
-    Digest::of(b"auditor")
+    Digest::compute(b"auditor")
 }
 
 async fn request(two: &TwoReplicas, store: &Store, call: &[u8]) -> Option<StoredApproval> {
     let request = NewApprovalRequest {
-        call: Digest::of(call),
+        call: Digest::compute(call),
         id: ApprovalId::new(&two.clock.ambient()),
         owner: owner(),
         approvers: &[manager(), auditor()],
@@ -56,7 +56,7 @@ async fn a_call_that_is_repeated_finds_its_request_at_any_replica() {
         for approver in [manager(), auditor()] {
             assert_eq!(listed(&two.other, approver).await.len(), 2);
         }
-        assert_eq!(listed(&two.one, Digest::of(b"teller")).await, []);
+        assert_eq!(listed(&two.one, Digest::compute(b"teller")).await, []);
     }
 }
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::store::SubscriptionsId;
 
 fn id() -> SubscriptionsId {
-    SubscriptionsId(Digest::of(b"session"))
+    SubscriptionsId(Digest::compute(b"session"))
 }
 
 async fn write(store: &Store, text: &[u8], before: Option<i64>) -> Option<i64> {
@@ -43,7 +43,7 @@ async fn subscriptions_end_unwritten_for_a_day_and_a_caller_has_so_many() {
         write(&two.one, b"again", None).await.unwrap();
         for number in 0..100_u8 {
             two.clock.advance(Duration::from_millis(1));
-            let other = SubscriptionsId(Digest::of(&[number]));
+            let other = SubscriptionsId(Digest::compute(&[number]));
             let written = two
                 .other
                 .write_subscriptions(other, owner(), Vec::new(), None);

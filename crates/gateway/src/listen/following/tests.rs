@@ -8,7 +8,7 @@ fn id(text: &str) -> ConversationId {
 }
 
 fn ada() -> Digest {
-    Digest::of(b"ada")
+    Digest::compute(b"ada")
 }
 
 /// Creates the feed of a stream of Ada's that chose the conversations `a` and `b`.
@@ -49,10 +49,10 @@ async fn only_what_was_chosen_is_told_and_only_to_whom_it_belongs() {
     said(&inboxes, "other");
     deliver(
         &inboxes,
-        Digest::of(b"mallory"),
+        Digest::compute(b"mallory"),
         ChangedPart::Messages(id("a")),
     );
-    deliver(&inboxes, Digest::of(b"mallory"), ChangedPart::List);
+    deliver(&inboxes, Digest::compute(b"mallory"), ChangedPart::List);
     assert!(is_silent(&mut without_list).await);
     assert!(is_silent(&mut with_list).await);
     deliver(&inboxes, ada(), ChangedPart::List);

@@ -24,7 +24,7 @@ fn source(name: &str, kinds: &[OfferKind]) -> pb::Source {
     let facts = |kind: &OfferKind| {
         let facts = ToolFacts {
             kind: *kind,
-            definition_digest: Digest::of(format!("{kind:?} of {name}").as_bytes()),
+            definition_digest: Digest::compute(format!("{kind:?} of {name}").as_bytes()),
             tags: [format!("upstream:{name}")].into(),
             ..tool_facts(name)
         };

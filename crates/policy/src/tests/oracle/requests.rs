@@ -331,7 +331,7 @@ impl SampleCall {
     }
 
     pub(super) fn digest(&self) -> Digest {
-        Digest::of(self.arguments.as_bytes())
+        Digest::compute(self.arguments.as_bytes())
     }
 }
 

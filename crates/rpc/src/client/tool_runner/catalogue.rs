@@ -99,7 +99,7 @@ impl TryFrom<pb::Tool> for CatalogueTool {
             needs_caller_token: tool.needs_caller_token,
             switches: tool.switches.try_into()?,
             may_be_task: tool.may_be_task,
-            required_capabilities: RequiredCapabilities::read(
+            required_capabilities: RequiredCapabilities::from_wire(
                 &tool.required_capabilities_json,
                 tool.alternative_capabilities_json.iter().map(|it| &**it),
             )

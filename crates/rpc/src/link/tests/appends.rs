@@ -22,7 +22,7 @@ const AMPLE: Duration = Duration::from_secs(20);
 async fn started(count: usize, limit: Duration) -> (Vec<RunningReplica>, AuditClient) {
     let replicas = std::iter::repeat_with(RunningReplica::audit).take(count);
     let replicas: Vec<_> = replicas.collect();
-    let mut neighbour = FakeResolver::of(&replicas).link();
+    let mut neighbour = FakeResolver::for_replicas(&replicas).link();
     ready(&mut neighbour).await;
     (replicas, AuditClient::new(neighbour.link.transport, limit))
 }

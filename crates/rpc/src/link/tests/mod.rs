@@ -67,7 +67,7 @@ async fn all_in_use(link: &Link, replicas: &[RunningReplica]) -> Duration {
 async fn started(count: usize) -> (Vec<RunningReplica>, LinkedService) {
     let replicas = std::iter::repeat_with(RunningReplica::start).take(count);
     let replicas: Vec<_> = replicas.collect();
-    let mut neighbour = FakeResolver::of(&replicas).link();
+    let mut neighbour = FakeResolver::for_replicas(&replicas).link();
     ready(&mut neighbour).await;
     all_in_use(&neighbour.link.transport, &replicas).await;
     (replicas, neighbour)
@@ -117,7 +117,7 @@ async fn a_call_that_one_replica_does_not_answer_in_half_of_its_time_another_one
 #[tokio::test]
 async fn a_service_that_hangs_is_not_ready_before_its_connection_is_lost() {
     let replicas = [RunningReplica::start()];
-    let mut neighbour = FakeResolver::of(&replicas).link();
+    let mut neighbour = FakeResolver::for_replicas(&replicas).link();
     ready(&mut neighbour).await;
     let began = Instant::now();
     let hanging = replicas[0].hang();
@@ -133,7 +133,7 @@ async fn a_service_that_hangs_is_not_ready_before_its_connection_is_lost() {
 #[tokio::test]
 async fn a_call_that_no_other_replica_could_answer_has_all_of_its_time() {
     let replicas = [RunningReplica::start()];
-    let mut neighbour = FakeResolver::of(&replicas).link();
+    let mut neighbour = FakeResolver::for_replicas(&replicas).link();
     ready(&mut neighbour).await;
     *replicas[0].behaviour.pause.lock().unwrap() = Duration::from_millis(1_200);
     call_within(&neighbour.link.transport, Duration::from_secs(2))
@@ -145,7 +145,7 @@ async fn a_call_that_no_other_replica_could_answer_has_all_of_its_time() {
 #[tokio::test]
 async fn a_new_replica_gets_calls_within_seconds_and_a_gone_one_no_more() {
     let mut replicas = vec![RunningReplica::start()];
-    let names = FakeResolver::of(&replicas);
+    let names = FakeResolver::for_replicas(&replicas);
     let mut neighbour = names.link();
     ready(&mut neighbour).await;
     replicas.push(RunningReplica::start());
@@ -191,7 +191,7 @@ async fn a_replica_killed_under_load_loses_no_call_that_may_be_repeated() {
 #[tokio::test]
 async fn a_restarted_replica_is_taken_up_again_without_a_failed_call() {
     let mut replicas = vec![RunningReplica::start(), RunningReplica::start()];
-    let mut neighbour = FakeResolver::of(&replicas).link();
+    let mut neighbour = FakeResolver::for_replicas(&replicas).link();
     ready(&mut neighbour).await;
     all_in_use(&neighbour.link.transport, &replicas).await;
     let address = replicas[0].address;
@@ -206,7 +206,7 @@ async fn a_restarted_replica_is_taken_up_again_without_a_failed_call() {
 #[tokio::test]
 async fn the_neighbour_is_ready_while_one_replica_is() {
     let mut replicas = vec![RunningReplica::start(), RunningReplica::start()];
-    let mut neighbour = FakeResolver::of(&replicas).link();
+    let mut neighbour = FakeResolver::for_replicas(&replicas).link();
     ready(&mut neighbour).await;
     all_in_use(&neighbour.link.transport, &replicas).await;
     let full = Readiness::NotReady("the disk is full".to_owned());
@@ -238,7 +238,7 @@ async fn the_neighbour_is_ready_while_one_replica_is() {
 #[tokio::test]
 async fn a_replica_that_only_fails_is_left_alone_and_tried_again_later() {
     let replicas = vec![RunningReplica::start(), RunningReplica::start()];
-    let mut neighbour = FakeResolver::of(&replicas).link();
+    let mut neighbour = FakeResolver::for_replicas(&replicas).link();
     ready(&mut neighbour).await;
     all_in_use(&neighbour.link.transport, &replicas).await;
     replicas[0].refuse(Some(Status::unavailable("broken")));
@@ -268,7 +268,7 @@ async fn when_everything_fails_no_more_than_the_budget_is_sent() {
     for replica in &replicas {
         replica.refuse(Some(Status::unavailable("broken")));
     }
-    let mut neighbour = FakeResolver::of(&replicas).link();
+    let mut neighbour = FakeResolver::for_replicas(&replicas).link();
     ready(&mut neighbour).await;
     let started = Instant::now();
     let callers = (0..20).map(async |_| {
@@ -289,7 +289,7 @@ async fn when_everything_fails_no_more_than_the_budget_is_sent() {
 #[tokio::test]
 async fn who_is_asked_to_wait_waits_and_who_is_told_no_gives_up() {
     let replica = RunningReplica::start();
-    let mut neighbour = FakeResolver::of(std::slice::from_ref(&replica)).link();
+    let mut neighbour = FakeResolver::for_replicas(std::slice::from_ref(&replica)).link();
     ready(&mut neighbour).await;
     let pushback = |text: &'static str| {
         let mut refusal = Status::unavailable("overloaded");
@@ -322,7 +322,7 @@ async fn who_is_asked_to_wait_waits_and_who_is_told_no_gives_up() {
 #[tokio::test]
 async fn a_call_ends_at_its_deadline_and_each_attempt_has_what_is_left() {
     let replica = RunningReplica::start();
-    let mut neighbour = FakeResolver::of(std::slice::from_ref(&replica)).link();
+    let mut neighbour = FakeResolver::for_replicas(std::slice::from_ref(&replica)).link();
     ready(&mut neighbour).await;
     *replica.behaviour.pause.lock().unwrap() = Duration::from_secs(60);
     let started = Instant::now();
@@ -356,7 +356,7 @@ async fn a_watch_is_no_load() {
 #[tokio::test]
 async fn a_replica_that_never_answers_is_left_alone() {
     let replicas = vec![RunningReplica::start(), RunningReplica::start()];
-    let mut neighbour = FakeResolver::of(&replicas).link();
+    let mut neighbour = FakeResolver::for_replicas(&replicas).link();
     ready(&mut neighbour).await;
     all_in_use(&neighbour.link.transport, &replicas).await;
     *replicas[0].behaviour.pause.lock().unwrap() = Duration::from_secs(600);
@@ -379,7 +379,7 @@ async fn a_replica_that_never_answers_is_left_alone() {
 #[tokio::test]
 async fn replicas_that_are_all_replaced_at_once_cost_no_call_and_no_moment_of_readiness() {
     let mut replicas = vec![RunningReplica::audit(), RunningReplica::audit()];
-    let names = FakeResolver::of(&replicas);
+    let names = FakeResolver::for_replicas(&replicas);
     let mut neighbour = names.link();
     ready(&mut neighbour).await;
     for _ in 0..3 {
@@ -404,7 +404,7 @@ async fn replicas_that_are_all_replaced_at_once_cost_no_call_and_no_moment_of_re
 #[tokio::test]
 async fn replicas_told_to_stop_before_others_are_known_cost_no_call_and_no_moment_of_readiness() {
     let leaving = [RunningReplica::audit(), RunningReplica::audit()];
-    let names = FakeResolver::of(&leaving);
+    let names = FakeResolver::for_replicas(&leaving);
     let mut neighbour = names.link();
     ready(&mut neighbour).await;
     neighbour.readiness.mark_unchanged();
@@ -437,7 +437,7 @@ async fn replicas_told_to_stop_before_others_are_known_cost_no_call_and_no_momen
 #[tokio::test]
 async fn a_stream_stays_with_its_replica_when_that_leaves_the_name() {
     let mut replicas = vec![RunningReplica::start()];
-    let names = FakeResolver::of(&replicas);
+    let names = FakeResolver::for_replicas(&replicas);
     let mut neighbour = names.link();
     ready(&mut neighbour).await;
     let mut client = PolicyServiceClient::new(neighbour.link.transport.clone());
@@ -456,7 +456,7 @@ async fn a_replica_that_ends_in_order_loses_no_call_not_even_one_that_is_made_on
     let mut replicas: Vec<_> = std::iter::repeat_with(RunningReplica::audit)
         .take(3)
         .collect();
-    let mut neighbour = FakeResolver::of(&replicas).link();
+    let mut neighbour = FakeResolver::for_replicas(&replicas).link();
     ready(&mut neighbour).await;
     for replica in &replicas {
         *replica.behaviour.pause.lock().unwrap() = Duration::from_millis(2);
@@ -485,7 +485,7 @@ async fn a_replica_that_ends_in_order_loses_no_call_not_even_one_that_is_made_on
 async fn an_old_connection_is_replaced_without_a_failed_call_or_a_moment_of_unreadiness() {
     let second = Duration::from_secs(1);
     let replica = RunningReplica::aging(second, second);
-    let mut neighbour = FakeResolver::of(std::slice::from_ref(&replica)).link();
+    let mut neighbour = FakeResolver::for_replicas(std::slice::from_ref(&replica)).link();
     ready(&mut neighbour).await;
     let mut client = AuditServiceClient::new(neighbour.link.transport.clone());
     let query = client.query(audit::QueryRequest::default()).await;

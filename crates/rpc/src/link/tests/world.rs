@@ -94,7 +94,7 @@ impl RecordAppender for Behaviour {
             self.answer().await?;
             let sequence = self.appended.lock().unwrap().len() as u64;
             self.appended.lock().unwrap().push((record, retry));
-            Ok(Receipt::for_durable(sequence, Digest::of(b"record")))
+            Ok(Receipt::for_durable(sequence, Digest::compute(b"record")))
         }
         .boxed()
     }
@@ -430,7 +430,7 @@ pub(super) struct FakeResolver {
 }
 
 impl FakeResolver {
-    pub(super) fn of(replicas: &[RunningReplica]) -> Self {
+    pub(super) fn for_replicas(replicas: &[RunningReplica]) -> Self {
         let names = Self {
             addresses: Arc::default(),
             service: replicas[0].name,

@@ -198,7 +198,7 @@ impl UpstreamOffers {
     pub(crate) fn offers_resource(&self, uri: &str) -> bool {
         let is_of = |template: &String| {
             let template = template.parse::<UriTemplate>();
-            template.is_ok_and(|template| template.read(uri).is_some())
+            template.is_ok_and(|template| template.match_uri(uri).is_some())
         };
         match &self.resources {
             OfferedSelection::Named(names) => self.resources.has(uri) || names.iter().any(is_of),

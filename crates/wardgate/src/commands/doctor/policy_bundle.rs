@@ -21,7 +21,7 @@ pub(super) fn examine(config: Option<&BundleConfig>) -> Option<Finding> {
         )));
     };
     let about = FindingSubject::new("policy bundle", path.display().to_string());
-    let kept = match BundleState::new(Some(path.clone())).read() {
+    let kept = match BundleState::new(Some(path.clone())).read_bundle() {
         Ok(Some(kept)) => kept,
         Ok(None) => {
             let remedy = "nothing, before the first start; otherwise the policy service uses another file, or refused every bundle";

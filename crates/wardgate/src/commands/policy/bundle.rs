@@ -115,7 +115,7 @@ fn describe(
 ) -> Result<(), Failure> {
     let reference = bundle.reference();
     let files = bundle.files().iter().map(|file| {
-        let digest = Digest::of(file.text.as_bytes());
+        let digest = Digest::compute(file.text.as_bytes());
         (file.path.as_str(), digest.to_string(), file.text.len())
     });
     let files: Vec<_> = files.collect();
