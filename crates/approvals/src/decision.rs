@@ -36,7 +36,7 @@ impl Approvals {
         let pending = self.get(&approver.caller, id).await?;
         let call = &pending.call;
         let mut decision = self
-            .ask_policy(approver, (call, pending.policy_hash), approves)
+            .ask_policy(approver, call, pending.policy_hash, approves)
             .await?;
         let facts = self.facts(approver, call, method_of(approves));
         let facts = with_decision(facts, &decision);
@@ -44,8 +44,9 @@ impl Approvals {
         let approval = match outcome {
             Ok(approval) => approval,
             Err(refusal) => {
-                let ended = (Status::Denied, Reason::APPROVER_REFUSED.as_str());
-                self.record(facts, ended, started.elapsed()).await?;
+                let reason = Reason::APPROVER_REFUSED.as_str();
+                self.record(facts, Status::Denied, reason, started.elapsed())
+                    .await?;
                 return Err(refusal.into());
             }
         };
@@ -57,12 +58,13 @@ impl Approvals {
             Ok(false) => Err(ApprovalError::Unknown),
             Err(error) => Err(error),
         };
-        let ended = match &settled {
+        let (status, reason) = match &settled {
             Ok(()) => (Status::Ok, ""),
             Err(ApprovalError::Unknown) => (Status::Error, Reason::UNKNOWN_APPROVAL.as_str()),
             Err(_) => (Status::Error, Reason::STORE_UNAVAILABLE.as_str()),
         };
-        self.record(facts, ended, started.elapsed()).await?;
+        self.record(facts, status, reason, started.elapsed())
+            .await?;
         settled.map(|()| pending)
     }
 
@@ -75,7 +77,7 @@ impl Approvals {
         let started = Instant::now();
         let pending = self.get(&approver.caller, id).await?;
         let facts = self.facts(approver, &pending.call, ApprovalMethod::Get);
-        self.record(facts, (Status::Ok, ""), started.elapsed())
+        self.record(facts, Status::Ok, "", started.elapsed())
             .await?;
         Ok(pending)
     }
@@ -85,20 +87,22 @@ impl Approvals {
     pub async fn decide(
         &self,
         approver: &Approver,
-        (call, policy_hash): (&CallToApprove, Digest),
+        call: &CallToApprove,
+        policy_hash: Digest,
         approves: bool,
     ) -> Result<Option<SignedApproval>, ApprovalError> {
         let started = Instant::now();
         let decision = self
-            .ask_policy(approver, (call, policy_hash), approves)
+            .ask_policy(approver, call, policy_hash, approves)
             .await?;
         let facts = self.facts(approver, call, method_of(approves));
-        let ended = match decision.outcome {
+        let (status, reason) = match decision.outcome {
             Ok(_) => (Status::Ok, ""),
             Err(_) => (Status::Denied, Reason::APPROVER_REFUSED.as_str()),
         };
         let facts = with_decision(facts, &decision);
-        self.record(facts, ended, started.elapsed()).await?;
+        self.record(facts, status, reason, started.elapsed())
+            .await?;
         Ok(decision.outcome?)
     }
 
@@ -106,7 +110,8 @@ impl Approvals {
     async fn ask_policy(
         &self,
         approver: &Approver,
-        (call, policy_hash): (&CallToApprove, Digest),
+        call: &CallToApprove,
+        policy_hash: Digest,
         approves: bool,
     ) -> Result<ApprovalDecision, ApprovalError> {
         let decision = self.policy.approve(&approver.caller, call, approves).await;
@@ -144,7 +149,8 @@ impl Approvals {
     async fn record(
         &self,
         call: CallFacts,
-        (status, reason): (Status, &str),
+        status: Status,
+        reason: &str,
         duration: Duration,
     ) -> Result<(), ApprovalError> {
         let outcome = Outcome {

@@ -42,7 +42,8 @@ pub struct Approvals {
 impl Approvals {
     /// Creates the service from the gateway's shared store, sealing key, policy client and call recorder.
     pub fn new(
-        (store, sealer): (&Arc<Store>, &Arc<Sealer>),
+        store: &Arc<Store>,
+        sealer: &Arc<Sealer>,
         policy: PolicyClient,
         recorder: &Arc<CallRecorder>,
         ambient: &Ambient,

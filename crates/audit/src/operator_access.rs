@@ -418,7 +418,7 @@ impl OperatorAccess {
         done: Result<T, Error>,
     ) -> Result<T, Error> {
         if done.is_err() {
-            self.append(operator, (action, target), true).await?;
+            self.append(operator, action, target, true).await?;
         }
         done
     }
@@ -446,7 +446,7 @@ impl OperatorAccess {
         action: &'static str,
         target: &str,
     ) -> Result<Receipt, Error> {
-        let recorded = self.append(operator, (action, target), false).await;
+        let recorded = self.append(operator, action, target, false).await;
         operator.check_permitted()?;
         recorded
     }
@@ -454,7 +454,8 @@ impl OperatorAccess {
     async fn append(
         &self,
         operator: &IdentifiedOperator,
-        (action, target): (&'static str, &str),
+        action: &'static str,
+        target: &str,
         failed: bool,
     ) -> Result<Receipt, Error> {
         let change = AdminChange {

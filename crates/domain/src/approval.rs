@@ -182,7 +182,8 @@ impl ApprovalTerms {
     pub fn of_call(
         call: &CallToApprove,
         policy_hash: Digest,
-        (approver, approved_as): (&Caller, Approvers),
+        approver: &Caller,
+        approved_as: Approvers,
         expires_at: Timestamp,
     ) -> Self {
         Self {

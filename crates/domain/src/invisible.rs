@@ -88,7 +88,7 @@ pub fn is_invisible(c: char) -> bool {
 pub fn find_invisible(text: &str) -> impl Iterator<Item = InvisibleCharacter> {
     let (mut earlier, mut previous) = (None, None);
     text.char_indices().filter_map(move |(offset, character)| {
-        let before = (earlier, previous);
+        let (second_last, last) = (earlier, previous);
         (earlier, previous) = (previous, Some(character));
         let kind = invisible_kind(character)?;
         let next = || text[offset + character.len_utf8()..].chars().next();
@@ -97,7 +97,7 @@ pub fn find_invisible(text: &str) -> impl Iterator<Item = InvisibleCharacter> {
             character,
             kind,
         };
-        (!belongs(before, character, next)).then_some(found)
+        (!belongs(second_last, last, character, next)).then_some(found)
     })
 }
 
@@ -150,7 +150,8 @@ fn replace_invisible(
 /// Returns whether `character` is part of ordinary text after the two characters before it and before the character
 /// that `next` returns.
 fn belongs(
-    (earlier, previous): (Option<char>, Option<char>),
+    earlier: Option<char>,
+    previous: Option<char>,
     character: char,
     next: impl Fn() -> Option<char>,
 ) -> bool {

@@ -130,7 +130,7 @@ impl Authority {
         }
         let decision = self
             .policy
-            .authorize_call(caller, tool, arguments, client_ip, (approval, call))
+            .authorize_call(caller, tool, arguments, client_ip, approval, call)
             .await?;
         let permit = match &decision.verdict {
             Verdict::Allow(permit) => permit.clone(),

@@ -275,9 +275,9 @@ impl Gateway {
         let (audit, limit) = (neighbours.audit, config.append_limit);
         let audit_log = AuditLog::new(audit, limit, limiter.clone(), ambient.clone());
         let recorder = CallRecorder::new(audit_log, ambient.clone());
-        let approvals = Approvals::new((&store, &sealer), policy.clone(), &recorder, &ambient);
-        let revocations = (revocations, &store);
-        let revocations = Revocations::new(revocations, policy.clone(), &recorder, &ambient);
+        let approvals = Approvals::new(&store, &sealer, policy.clone(), &recorder, &ambient);
+        let revocations =
+            Revocations::new(revocations, &store, policy.clone(), &recorder, &ambient);
         let quotas = config.limits.quotas.clone();
         let per_minute = config.limits.requests_per_minute;
         let admission =

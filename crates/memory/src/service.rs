@@ -108,9 +108,9 @@ impl<R: Rights> MemoryHandler<R> {
         };
         let log = self.erasure.log();
         log.record_reading(&operator, reading).await?;
-        let owner = (request.tenant.as_str(), request.subject.as_str());
+        let (tenant, subject) = (&request.tenant, &request.subject);
         let limit = bounded_limit(request.limit, 50, 200);
-        let page = self.store.survey(owner, limit, &request.page_token);
+        let page = (self.store).survey(tenant, subject, limit, &request.page_token);
         let (skeletons, next_page_token) = page.await?;
         Ok(pb::SurveyResponse {
             skeletons: skeletons.into_iter().map(Into::into).collect(),

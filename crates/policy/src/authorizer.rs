@@ -51,6 +51,15 @@ pub(crate) struct PolicyIdentity {
     pub(crate) bundle: Option<BundleReference>,
 }
 
+/// What limits a permit besides the rights of the caller.
+#[derive(Clone, Copy)]
+struct PermitLimits {
+    /// The digest of the only arguments that the permit is for, or `None` if it is for all.
+    arguments_digest: Option<Digest>,
+    /// The latest time at which the permit expires, or `None` if only its usual lifetime applies.
+    until: Option<Timestamp>,
+}
+
 impl PolicyIdentity {
     fn from_set(set: &PolicySet) -> Self {
         Self {
@@ -65,7 +74,8 @@ impl PolicyAuthorizer {
         set: PolicySet,
         signer: PermitSigner,
         ambient: Ambient,
-        (permit_ttl, approval_ttl): (Duration, Duration),
+        permit_ttl: Duration,
+        approval_ttl: Duration,
         time_zone: TimeZone,
     ) -> Self {
         Self {
@@ -124,9 +134,9 @@ impl PolicyAuthorizer {
         let Some(rights) = self.engine.load().rights_by_history(caller, tool) else {
             return EarlierCalls::uncounted(call);
         };
-        let made = (made, CountedUntil::Now(self.ambient.now()));
+        let moment = CountedUntil::Now(self.ambient.now());
         let (counters, zone) = (&rights.counters, &self.time_zone);
-        let counting = (self.history).count(counters, zone, caller.subject(), made);
+        let counting = (self.history).count(counters, zone, caller.subject(), made, moment);
         EarlierCalls {
             call,
             counts: counting.await,
@@ -156,7 +166,7 @@ impl PolicyAuthorizer {
         }
         let ruling = engine.rule(caller, tool, arguments, &context)?;
         if let Some(shadow) = &self.shadow {
-            shadow.submit(&engine, (caller, call), tool, arguments, &context);
+            shadow.submit(&engine, caller, call, tool, arguments, &context);
         }
         let id = DecisionId::new(&self.ambient);
         let Ruling {
@@ -191,20 +201,16 @@ impl PolicyAuthorizer {
                     until
                 };
                 let is_bound = depends_on_context || approvers.is_some();
-                let arguments = is_bound.then(|| Digest::compute(arguments));
+                let limits = PermitLimits {
+                    arguments_digest: is_bound.then(|| Digest::compute(arguments)),
+                    until,
+                };
                 let verdict = match approvers.filter(|_| approval.is_none()) {
                     Some(approvers) => Verdict::NeedsApproval {
                         approvers,
                         lifetime: self.approval_ttl,
                     },
-                    None => Verdict::Allow(self.sign(
-                        id,
-                        &engine,
-                        (caller, until),
-                        tool,
-                        arguments,
-                        &view,
-                    )),
+                    None => Verdict::Allow(self.sign(id, &engine, caller, tool, limits, &view)),
                 };
                 (verdict, policies)
             }
@@ -308,8 +314,8 @@ impl PolicyAuthorizer {
         let outcome = outcome.map(|approved_as| {
             approves.then(|| {
                 let until = self.ambient.now().plus(self.approval_ttl);
-                let by = (approver, approved_as);
-                let terms = ApprovalTerms::of_call(call, engine.hash(), by, until);
+                let terms =
+                    ApprovalTerms::of_call(call, engine.hash(), approver, approved_as, until);
                 self.signer.sign_approval(&terms)
             })
         });
@@ -417,15 +423,15 @@ impl PolicyAuthorizer {
         &self,
         decision_id: DecisionId,
         engine: &Engine,
-        (caller, until): (&Caller, Option<Timestamp>),
+        caller: &Caller,
         tool: &ToolFacts,
-        arguments_digest: Option<Digest>,
+        limits: PermitLimits,
         view: &ResultView,
     ) -> SignedPermit {
         let now = self.ambient.now();
         let expires_at = now.plus(self.permit_ttl).min(caller.expires_at());
         // A permit must not outlive rights that were looked up.
-        let until = [until, caller.rights_expire_at()];
+        let until = [limits.until, caller.rights_expire_at()];
         let expires_at = until.into_iter().flatten().fold(expires_at, Timestamp::min);
         self.signer.sign(&PermitTerms {
             id: PermitId::new(&self.ambient),
@@ -433,7 +439,7 @@ impl PolicyAuthorizer {
             caller_digest: caller.digest(),
             tool: tool.name.clone(),
             definition_digest: tool.definition_digest,
-            arguments_digest,
+            arguments_digest: limits.arguments_digest,
             policy_hash: engine.hash(),
             bundle: engine.bundle(),
             not_before: now.minus(CLOCK_LEEWAY),

@@ -132,7 +132,8 @@ impl PolicySet {
     /// Returns the counters of earlier calls on which the access without an approval, or with any approval, depends.
     pub(crate) fn counters_read(
         &self,
-        (access, approvable): (&Access, Option<&Access>),
+        access: &Access,
+        approvable: Option<&Access>,
     ) -> CallCounters {
         if self.history_readers.is_empty() {
             return CallCounters::new();

@@ -277,7 +277,7 @@ impl Search<'_> {
                     example_of(caller.attributes, &more)
                 };
                 let (had, has) = (&before.simulation, &after.simulation);
-                self.compare_access(caller.roles, tool.facts, (had, has), &example);
+                self.compare_access(caller.roles, tool.facts, had, has, &example);
                 let depends_on_context = had.depends_on_context || has.depends_on_context;
                 if [had, has].iter().any(|it| it.access.is_possible()) {
                     let calls = [before, after];
@@ -295,11 +295,12 @@ impl Search<'_> {
         &mut self,
         roles: &[String],
         tool: &ToolFacts,
-        (had, has): (&Simulation, &Simulation),
+        had: &Simulation,
+        has: &Simulation,
         example: &dyn Fn() -> String,
     ) {
         if had.access == has.access {
-            self.compare_approvers(roles, tool, (had, has), example);
+            self.compare_approvers(roles, tool, had, has, example);
             return;
         }
         let verb = match tool.kind {
@@ -330,7 +331,8 @@ impl Search<'_> {
         &mut self,
         roles: &[String],
         tool: &ToolFacts,
-        (had, has): (&Simulation, &Simulation),
+        had: &Simulation,
+        has: &Simulation,
         example: &dyn Fn() -> String,
     ) {
         let (Some(before), Some(after)) = (&had.approvers, &has.approvers) else {

@@ -279,7 +279,7 @@ impl Engine {
         });
         let rights = Arc::new(ToolRights {
             tool: tool.clone(),
-            counters: Arc::new(set.counters_read((&access, approvable.as_ref()))),
+            counters: Arc::new(set.counters_read(&access, approvable.as_ref())),
             view_depends_on_context: set.view_reads_context(tool),
             set,
             principal,

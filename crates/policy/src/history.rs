@@ -347,7 +347,8 @@ impl CallHistory {
         counters: &CallCounters,
         time_zone: &TimeZone,
         subject: &str,
-        (call, moment): (CallReference, CountedUntil),
+        call: CallReference,
+        moment: CountedUntil,
     ) -> Result<CallCounts, HistoryFault> {
         let audit = self.0.load_full().ok_or(HistoryFault::NoLink)?;
         let (now, call_id, until) = match moment {

@@ -64,9 +64,9 @@ impl Simulator {
             // A policy may fail only because an attribute is missing.
             return ReplayedRights(Rights::Settled(ReplayedCall::Undetermined));
         };
-        let accesses = (&open.access, open.approvable.as_ref());
-        let depends = accesses.0.open().is_some() || accesses.1.and_then(Access::open).is_some();
-        let counters = open.set.counters_read(accesses);
+        let approvable = open.approvable.as_ref();
+        let depends = open.access.open().is_some() || approvable.and_then(Access::open).is_some();
+        let counters = open.set.counters_read(&open.access, approvable);
         // The earlier calls of a recorded call are not counted again, so a decision that depends on counters is
         // undetermined.
         if depends && counters.is_empty() && open.set.access_reads_context(tool) {

@@ -64,8 +64,14 @@ pub async fn service(
     tracing::info!(policy.hash = %set.hash(), policies = set.policy_ids().len(), "policies are in force");
     let shadow = config.shadow;
     let shadow = shadow.map(|shadow| open_shadow(shadow, interval, history.clone()));
-    let lifetimes = (config.permit_ttl, config.approval_ttl);
-    let authorizer = PolicyAuthorizer::new(set, signer, ambient, lifetimes, time_zone);
+    let authorizer = PolicyAuthorizer::new(
+        set,
+        signer,
+        ambient,
+        config.permit_ttl,
+        config.approval_ttl,
+        time_zone,
+    );
     let authorizer = authorizer.with_shadow(shadow).with_history(history);
     let authorizer = Arc::new(authorizer);
     let (readiness_sender, policies) = watch::channel(origin.readiness());

@@ -84,7 +84,8 @@ impl ShadowEvaluator {
     pub(crate) fn submit(
         &self,
         engine: &Arc<Engine>,
-        (caller, reference): (&Caller, Option<CallReference>),
+        caller: &Caller,
+        reference: Option<CallReference>,
         tool: &ToolFacts,
         arguments: &[u8],
         context: &CallContext,
@@ -155,9 +156,10 @@ impl ShadowEvaluator {
             return Some((candidate, CallCounts::new()));
         };
         let (counters, subject) = (&rights.counters, call.caller.subject());
-        let moment = (reference, CountedUntil::Then(call.context.time));
+        let moment = CountedUntil::Then(call.context.time);
         let zone = &call.context.time_zone;
-        let Ok(counts) = (self.history).count(counters, zone, subject, moment).await else {
+        let counting = (self.history).count(counters, zone, subject, reference, moment);
+        let Ok(counts) = counting.await else {
             self.skip();
             return None;
         };
@@ -168,11 +170,12 @@ impl ShadowEvaluator {
     fn compare(
         &self,
         ComparedCall { engine, call, .. }: &ComparedCall,
-        (candidate, counts): (Arc<Engine>, CallCounts),
+        candidate: &Arc<Engine>,
+        counts: CallCounts,
     ) {
         let mut asked_of_candidate = call.clone();
         asked_of_candidate.context.counts = counts;
-        let sets = [engine, &candidate].map(|it| Simulator::over(Arc::clone(it)));
+        let sets = [engine, candidate].map(|it| Simulator::over(Arc::clone(it)));
         // Logging is disabled, because a fault would be logged as the denial of a call.
         let compared = tracing::subscriber::with_default(NoSubscriber::default(), || {
             let decided = sets[0].call(call).ok()?;
@@ -186,7 +189,7 @@ impl ShadowEvaluator {
         };
         let mut state = self.lock();
         let is_current = state.candidate.as_ref();
-        if !is_current.is_some_and(|it| Arc::ptr_eq(it, &candidate)) {
+        if !is_current.is_some_and(|it| Arc::ptr_eq(it, candidate)) {
             return;
         }
         let compared_with = state.in_force.as_ref();
@@ -222,10 +225,11 @@ async fn compare_waiting(shadow: Weak<ShadowEvaluator>, mut waiting: mpsc::Recei
         let Some(shadow) = shadow.upgrade() else {
             return;
         };
-        let Some(candidate) = shadow.prepare(&call).await else {
+        let Some((candidate, counts)) = shadow.prepare(&call).await else {
             continue;
         };
-        let compared = tokio::task::spawn_blocking(move || shadow.compare(&call, candidate)).await;
+        let compared =
+            tokio::task::spawn_blocking(move || shadow.compare(&call, &candidate, counts)).await;
         if let Err(error) = compared {
             tracing::error!(cause = %error, "a call could not be compared with the candidate's decision");
         }

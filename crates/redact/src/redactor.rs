@@ -44,7 +44,7 @@ impl Redactor {
         forms: &ConfiguredForms,
         value: Value,
     ) -> Option<Value> {
-        Column::new((class, tier), forms).release(&self.pseudonyms, value)
+        Column::new(class, tier, forms).release(&self.pseudonyms, value)
     }
 
     /// Returns the rows as the tiers permit them, with the remaining columns in the same order. `classify` returns
@@ -66,7 +66,8 @@ impl Redactor {
                     .filter_map(|(position, (name, value))| {
                         let known = columns.get(position);
                         if !known.is_some_and(|(known, _)| Arc::ptr_eq(known, &name)) {
-                            let entry = (Arc::clone(&name), Column::new(classify(&name), forms));
+                            let (class, tier) = classify(&name);
+                            let entry = (Arc::clone(&name), Column::new(class, tier, forms));
                             match columns.get_mut(position) {
                                 Some(other) => *other = entry,
                                 None => columns.push(entry),
@@ -118,7 +119,7 @@ struct Column<'c> {
 }
 
 impl<'c> Column<'c> {
-    fn new((class, tier): (&'c ColumnClass, ColumnTier), forms: &'c ConfiguredForms) -> Self {
+    fn new(class: &'c ColumnClass, tier: ColumnTier, forms: &'c ConfiguredForms) -> Self {
         Self {
             class,
             tier,

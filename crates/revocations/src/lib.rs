@@ -36,7 +36,8 @@ pub struct Revocations {
 impl Revocations {
     /// Creates the methods over the shared state of the gateway.
     pub fn new(
-        (follower, store): (Arc<RevocationFollower>, &Arc<Store>),
+        follower: Arc<RevocationFollower>,
+        store: &Arc<Store>,
         policy: PolicyClient,
         recorder: &Arc<CallRecorder>,
         ambient: &Ambient,

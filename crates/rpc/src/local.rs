@@ -25,7 +25,7 @@ pub(crate) struct LocalMethod<L> {
 
 impl<L> LocalMethod<L> {
     /// Creates the method at `path` of the service, for calls by `caller`.
-    pub(crate) fn new((service, caller): (L, Peer), path: &str) -> Self {
+    pub(crate) fn new(service: L, caller: Peer, path: &str) -> Self {
         Self {
             service,
             method: access::check_peer(path, caller).map_err(CallError::from),

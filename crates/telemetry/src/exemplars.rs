@@ -76,7 +76,7 @@ pub(crate) struct ExemplarSnapshot(HashMap<String, [Option<Exemplar>; SECONDS_BU
 
 impl ExemplarSnapshot {
     /// Adds to a line, which begins with `opening`, an exemplar of the values above `above`, up to `up_to`.
-    pub(crate) fn add_to(&self, line: &mut String, opening: &str, (above, up_to): (f64, f64)) {
+    pub(crate) fn add_to(&self, line: &mut String, opening: &str, above: f64, up_to: f64) {
         let newest = self.0.get(opening).into_iter().flatten().flatten();
         let mut fitting = newest.filter(|it| it.value > above && it.value <= up_to);
         if let Some(Exemplar { value, span }) = fitting.next() {

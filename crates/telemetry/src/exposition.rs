@@ -51,7 +51,7 @@ fn open_metrics(text: &str, exemplars: &ExemplarSnapshot) -> String {
             }
             out.push_str("\"} ");
             out.push_str(count);
-            exemplars.add_to(&mut out, opening, (below, up_to));
+            exemplars.add_to(&mut out, opening, below, up_to);
             // The last bucket has no bound. The next bucket is the first of another series.
             below = if up_to.is_finite() {
                 up_to

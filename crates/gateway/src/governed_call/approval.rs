@@ -171,7 +171,7 @@ impl GovernedCall {
         };
         let approves = answer == ApprovalAnswer::Approved;
         let approvals = &self.pipeline.approvals;
-        let decided = approvals.decide(&approver, (call, policy_hash), approves);
+        let decided = approvals.decide(&approver, call, policy_hash, approves);
         let given = decided.await?;
         self.record.facts.approval_id = Some(call.id);
         self.approval.given = Some(given.ok_or(Rejection::ApprovalRefused)?);

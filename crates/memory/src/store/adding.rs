@@ -14,8 +14,8 @@ use wardgate_domain::{
 use super::changes::{ChangeKind, log_change};
 use super::conversations::owned_and_locked;
 use super::row::{
-    ConversationRow, MessageRow, UnlockedConversation, message, role_number, source_number, state,
-    state_number,
+    ConversationRow, MessageRow, MessageSlot, UnlockedConversation, message, role_number,
+    source_number, state, state_number,
 };
 use super::{CallRights, MemoryStore, signed, unsigned, within};
 use crate::Error;
@@ -255,10 +255,14 @@ impl AdditionTransaction<'_> {
         let id = id.unwrap_or_else(|| MessageId::new(&self.store.ambient));
         let state = turn.map_or(TurnState::Complete, |(_, state)| *state);
         let characters = message.content.chars().count() + message.calls.len();
+        let slot = MessageSlot {
+            id: id.as_str(),
+            position,
+            turn: turn.map(|(turn, _)| turn.as_str()),
+        };
         let sealed = self.unlocked.seal(
             &message,
-            (id.as_str(), position),
-            turn.map(|(turn, _)| turn.as_str()),
+            slot,
             call_rights.as_ref(),
             self.master,
             &self.store.ambient,

@@ -231,7 +231,8 @@ impl MemoryStore {
     /// empty tenant or subject matches all.
     pub(crate) async fn survey(
         &self,
-        (tenant, subject): (&str, &str),
+        tenant: &str,
+        subject: &str,
         limit: u32,
         page_token: &str,
     ) -> Result<(Vec<Skeleton>, String), Error> {

@@ -173,6 +173,14 @@ wardgate_store::from_row!(GroundingRow {
     call
 });
 
+/// Where a new message is stored in its conversation.
+#[derive(Clone, Copy)]
+pub(super) struct MessageSlot<'a> {
+    pub(super) id: &'a str,
+    pub(super) position: i64,
+    pub(super) turn: Option<&'a str>,
+}
+
 /// The fields of a message that are stored in clear and are authenticated with its sealed texts. The state is not among
 /// them, because it changes.
 struct ClearFields<'a> {
@@ -213,8 +221,7 @@ impl UnlockedConversation {
     pub(super) fn seal(
         &self,
         message: &NewMessage,
-        (id, position): (&str, i64),
-        turn: Option<&str>,
+        slot: MessageSlot<'_>,
         call_rights: Option<&CallRights>,
         master: &MasterKey,
         ambient: &Ambient,
@@ -228,9 +235,9 @@ impl UnlockedConversation {
         };
         let body = serde_json::to_vec(&body).map_err(|_| Error::Damaged("message"))?;
         let clear = ClearFields {
-            id,
-            position,
-            turn,
+            id: slot.id,
+            position: slot.position,
+            turn: slot.turn,
             role: role_number(message.role),
             source: source_number(message.source),
             covers_to: signed(message.covers_to),

@@ -104,7 +104,7 @@ async fn after_a_deletion_nothing_of_it_is_left_and_everything_else_is() {
         // A skeleton remains, and the erasure is recorded.
         let (skeletons, _) = setup
             .operator
-            .survey(&ada(), ("", "nurse.joy"), 0, "")
+            .survey(&ada(), "", "nurse.joy", 0, "")
             .await
             .unwrap();
         let skeleton = skeletons.iter().find(|one| one.key == key).unwrap();
@@ -252,7 +252,7 @@ async fn what_is_held_is_neither_erased_nor_cleared_nor_ended_by_retention() {
             assert_eq!(texts(&setup.context(&joy, &mine).await.messages), ["hello"]);
             let (skeletons, _) = setup
                 .operator
-                .survey(&ada(), ("north", ""), 0, "")
+                .survey(&ada(), "north", "", 0, "")
                 .await
                 .unwrap();
             assert!(skeletons[0].held);
@@ -292,11 +292,7 @@ async fn conversations_are_kept_as_long_as_the_rule_of_their_tenant_says() {
         for (days, kept) in [(0, 3), (2, 2), (2, 1), (9_000, 1)] {
             setup.pass(Duration::from_hours(24) * days);
             setup.maintenance.sweep().await;
-            let (skeletons, _) = setup
-                .operator
-                .survey(&ada(), ("", ""), 0, "")
-                .await
-                .unwrap();
+            let (skeletons, _) = setup.operator.survey(&ada(), "", "", 0, "").await.unwrap();
             let alive = skeletons.iter().filter(|one| one.erased_at.is_none());
             assert_eq!(alive.count(), kept, "{days} days later");
         }
@@ -350,7 +346,7 @@ async fn operators_survey_skeletons_a_page_at_a_time() {
             while let Some(from) = token {
                 let page = setup
                     .operator
-                    .survey(&ada(), (tenant, subject), 3, &from)
+                    .survey(&ada(), tenant, subject, 3, &from)
                     .await;
                 let (page, next) = page.unwrap();
                 keys.extend(page.into_iter().map(|one| one.key));
@@ -492,7 +488,7 @@ async fn whom_no_policy_lets_manage_conversations_changes_and_lists_nothing_and_
             let refused = [
                 reason(setup.operator.erase(&token, key).await),
                 reason(setup.operator.set_hold(&token, &target, true).await),
-                reason(setup.operator.survey(&token, ("", ""), 0, "").await),
+                reason(setup.operator.survey(&token, "", "", 0, "").await),
                 reason(setup.operator.list_holds(&token).await),
             ];
             assert_eq!(refused, [ErrorReason::Denied; 4], "{subject} {tenant}");

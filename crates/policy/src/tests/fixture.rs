@@ -67,12 +67,12 @@ impl TestPolicy {
         let ambient = clock.ambient();
         let signer = permit_signer();
         let verifier = permit_verifier(&signer);
-        let lifetimes = (Duration::from_secs(30), Duration::from_mins(15));
         let authorizer = PolicyAuthorizer::new(
             set,
             signer,
             ambient,
-            lifetimes,
+            Duration::from_secs(30),
+            Duration::from_mins(15),
             "Europe/Berlin".parse().unwrap(),
         );
         Self {

@@ -59,7 +59,8 @@ impl Case {
         &self,
         caller: &Caller,
         tool: &ToolFacts,
-        (action, resource): (&str, EntityUid),
+        action: &str,
+        resource: EntityUid,
         more: cedar_policy::Entity,
         context: Context,
     ) -> bool {
@@ -116,8 +117,8 @@ impl Case {
         };
         let rule = signed.unverified_terms().unwrap().row_rule.unwrap();
         let entity = row_entity(&rule.entity, row);
-        let asked = ("read", entity.uid());
-        let plain = self.allows(caller, tool, asked, entity, context(None));
+        let uid = entity.uid();
+        let plain = self.allows(caller, tool, "read", uid, entity, context(None));
         assert_eq!(admits(&rule, caller.subject(), row), plain, "{rule:?}");
     }
 
@@ -138,13 +139,11 @@ impl Case {
             .iter()
             .map(|(name, value)| ((*name).to_owned(), string(value)));
         let tagged = cedar_policy::Entity::new_with_tags(uid.clone(), [], [], tags).unwrap();
-        let asked = (
-            "call_tool",
-            format!("Tool::\"{}\"", tool.name).parse().unwrap(),
-        );
+        let resource = format!("Tool::\"{}\"", tool.name).parse().unwrap();
+        let context = context(Some(uid));
         assert_eq!(
             decided,
-            self.allows(caller, tool, asked, tagged, context(Some(uid)))
+            self.allows(caller, tool, "call_tool", resource, tagged, context)
         );
     }
 }

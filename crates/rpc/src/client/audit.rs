@@ -243,7 +243,7 @@ impl AuditClient {
         let append = "/wardgate.audit.v1.AuditService/Append";
         let longest = LONGEST_APPEND.max(limit);
         let appends = match link.local {
-            Some(local) => AppendTransport::Local(LocalMethod::new(local, append)),
+            Some((local, peer)) => AppendTransport::Local(LocalMethod::new(local, peer, append)),
             None => AppendTransport::Remote(RemoteAppender::new(link.transport.clone(), longest)),
         };
         Self {

@@ -361,7 +361,8 @@ impl MemoryClient {
     pub async fn survey(
         &self,
         operator: &BearerToken,
-        (tenant, subject): (&str, &str),
+        tenant: &str,
+        subject: &str,
         limit: u32,
         page_token: &str,
     ) -> Result<ListPage<Skeleton>, CallError> {
@@ -483,7 +484,7 @@ mod tests {
             let client = client.clone();
             async move {
                 let operator = BearerToken::new("t");
-                client.survey(&operator, ("", ""), 0, "").await
+                client.survey(&operator, "", "", 0, "").await
             }
         });
     }

@@ -77,7 +77,7 @@ impl PolicyClient {
         let authorize = "/wardgate.policy.v1.PolicyService/Authorize";
         Self {
             client: PolicyServiceClient::new(link.transport),
-            local: link.local.map(|it| LocalMethod::new(it, authorize)),
+            local: (link.local).map(|(it, peer)| LocalMethod::new(it, peer, authorize)),
             limit,
         }
     }
@@ -105,7 +105,7 @@ impl PolicyClient {
         arguments: &'a Bytes,
         client_ip: &'a str,
     ) -> impl Future<Output = Result<Decision, CallError>> + Send + 'a {
-        self.authorize_call(caller, tool, arguments, client_ip, (None, None))
+        self.authorize_call(caller, tool, arguments, client_ip, None, None)
     }
 
     /// Decides whether a call, which may have been approved, is permitted.
@@ -115,7 +115,8 @@ impl PolicyClient {
         tool: &'a ToolFacts,
         arguments: &'a Bytes,
         client_ip: &'a str,
-        (approval, call): (Option<&'a SignedApproval>, Option<CallReference>),
+        approval: Option<&'a SignedApproval>,
+        call: Option<CallReference>,
     ) -> impl Future<Output = Result<Decision, CallError>> + Send + 'a {
         self.decide(bearer_of(caller).map(|token| CallQuestion {
             token,

@@ -139,7 +139,7 @@ impl ToolRunnerClient {
         let call_tool = "/wardgate.toolrunner.v1.ToolRunnerService/CallTool";
         Self {
             client: ToolRunnerServiceClient::new(link.transport),
-            local: link.local.map(|it| LocalMethod::new(it, call_tool)),
+            local: (link.local).map(|(it, peer)| LocalMethod::new(it, peer, call_tool)),
             limit,
         }
     }

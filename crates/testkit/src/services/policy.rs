@@ -386,8 +386,7 @@ impl PolicyService for FakePolicy {
         };
         let sign = |approved_as| {
             let until = self.ambient.now().plus(APPROVAL_LIFETIME);
-            let by = (&approver, approved_as);
-            let terms = ApprovalTerms::of_call(&call, policy_hash, by, until);
+            let terms = ApprovalTerms::of_call(&call, policy_hash, &approver, approved_as, until);
             self.signer.sign_approval(&terms)
         };
         let decision = ApprovalDecision {

@@ -83,11 +83,11 @@ async fn list(
     limit: u32,
     format: OutputFormat,
 ) -> Result<(), Failure> {
-    let owner = (whose.tenant.as_str(), whose.user.as_str());
+    let (tenant, user) = (&whose.tenant, &whose.user);
     let mut rows = RowPrinter::stdout(format, Some(HEADING))?;
     let (mut left, mut token) = (limit, String::new());
     while left > 0 && !rows.is_closed() {
-        let page = client.survey(operator, owner, left.min(PAGE), &token);
+        let page = client.survey(operator, tenant, user, left.min(PAGE), &token);
         let (skeletons, next) = page.await?;
         left -= left.min(u32::try_from(skeletons.len()).unwrap_or(u32::MAX));
         for skeleton in &skeletons {
