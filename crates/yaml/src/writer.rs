@@ -426,7 +426,7 @@ mod tests {
                 json!(text), json!(words), json!(number), json!(fraction),
                 json!({ &text: [&words, number, { &words: &text }], "deep": { "a": { "b": { &text: fraction } } } }),
             ] {
-                prop_assert_eq!(&read(&written(&value)), &value);
+                prop_assert_eq!(&read_value(&written(&value)), &value);
                 let mut writer = YamlWriter::default();
                 writer.document(&value);
                 prop_assert_eq!(serde_saphyr::from_str::<Value>(writer.text()).unwrap(), value);

@@ -224,7 +224,7 @@ impl AnswerReader {
             self.frames.next().await
         };
         let is_more = match frame {
-            Ok(Some(frame)) => self.read_frame(&frame).map(|()| !self.answer.is_over()),
+            Ok(Some(frame)) => self.parse_frame(&frame).map(|()| !self.answer.is_over()),
             Ok(None) => Ok(false),
             Err(error) => Err(error),
         };
@@ -234,7 +234,7 @@ impl AnswerReader {
         }
     }
 
-    fn read_frame(&mut self, frame: &str) -> Result<(), ModelError> {
+    fn parse_frame(&mut self, frame: &str) -> Result<(), ModelError> {
         match self.kind {
             ProviderKind::OpenAi => openai::read_frame(frame, &mut self.answer),
             ProviderKind::Anthropic => anthropic::read_frame(frame, &mut self.answer),

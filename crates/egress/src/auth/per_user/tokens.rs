@@ -107,8 +107,8 @@ impl Tokens {
         );
         let granted = endpoint.ask(&form).await?;
         let (at, client_id) = (self.at.clone(), self.client_id.clone());
-        let terms = (self.resource.clone(), self.scope.clone());
-        let mut tokens = Self::new(granted, at, client_id, terms, asked_at)?;
+        let (resource, scope) = (self.resource.clone(), self.scope.clone());
+        let mut tokens = Self::new(granted, at, client_id, resource, scope, asked_at)?;
         if tokens.refresh_token.is_none() {
             tokens.refresh_token.clone_from(&self.refresh_token);
         }
