@@ -139,7 +139,7 @@ async fn somebody_else_approves_in_the_console_and_the_call_runs_once() {
             .await,
     );
 
-    let mut own = Browser::of(app.client().base(), &doctor).await;
+    let mut own = Browser::sign_in(app.client().base(), &doctor).await;
     let page = own.get("/console/approvals").await;
     assert!(
         page.body.contains("No call waits for your approval."),
@@ -147,7 +147,7 @@ async fn somebody_else_approves_in_the_console_and_the_call_runs_once() {
         page.body
     );
 
-    let mut browser = Browser::of(app.client().base(), &billing).await;
+    let mut browser = Browser::sign_in(app.client().base(), &billing).await;
     let list = browser.get("/console/approvals").await;
     assert_eq!(list.status, 200);
     let path = list.body.split_once("<h2><a href=\"").unwrap().1;

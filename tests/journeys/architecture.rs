@@ -1,7 +1,7 @@
-//! Tests of the structure of the crates, such as their dependencies and the names of their types.
+//! Tests of the structure of the crates, such as their dependencies and the names of their types and functions.
 
 mod modules;
-mod type_names;
+mod names;
 
 use std::collections::BTreeMap;
 use std::fs;

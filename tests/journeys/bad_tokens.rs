@@ -23,7 +23,7 @@ pub(super) struct Forge {
 }
 
 impl Forge {
-    pub(super) fn of(app: &TestApp) -> Self {
+    pub(super) fn with_key_of(app: &TestApp) -> Self {
         let pem = std::fs::read(app.data_dir().join("keys/issuer.pem")).unwrap();
         let genuine = doctor(app);
         let part = |index| {
@@ -67,7 +67,7 @@ impl Forge {
 
 /// Returns invalid tokens of every kind, each with the reason on record. `other` has the key of another issuer.
 fn bad_tokens(app: &TestApp, other: &TestApp) -> Vec<(&'static str, String)> {
-    let forge = Forge::of(app);
+    let forge = Forge::with_key_of(app);
     let now = Ambient::system().now().as_seconds();
     let genuine = doctor(app);
     let (signed, signature) = genuine.rsplit_once('.').unwrap();

@@ -32,7 +32,7 @@ impl Browser {
     }
 
     /// Returns a browser that is signed in with `token`.
-    pub(super) async fn of(base: &str, token: &str) -> Self {
+    pub(super) async fn sign_in(base: &str, token: &str) -> Self {
         let mut browser = Self::new(base);
         let page = browser.post("/console/sign-in", &[("token", token)]).await;
         assert_eq!(
@@ -122,7 +122,7 @@ async fn people_see_in_the_console_what_they_may_and_the_auditor_sees_that() {
         "/console/sign-in?next=%2Fconsole%2Frecord"
     );
 
-    let mut doctor = Browser::of(&base, &doctor(&app)).await;
+    let mut doctor = Browser::sign_in(&base, &doctor(&app)).await;
     let tools = doctor.get("/console/tools?q=records").await;
     assert!(tools.body.contains("get_medical_records"), "{}", tools.body);
     let clear = doctor.call().await;
@@ -137,7 +137,7 @@ async fn people_see_in_the_console_what_they_may_and_the_auditor_sees_that() {
         own.body
     );
 
-    let mut nurse = Browser::of(&base, &nurse(&app)).await;
+    let mut nurse = Browser::sign_in(&base, &nurse(&app)).await;
     let masked = nurse.call().await;
     assert!(
         masked.body.contains("<td>•••WI</td>") && !masked.body.contains("<td>NUGWI"),
@@ -149,13 +149,13 @@ async fn people_see_in_the_console_what_they_may_and_the_auditor_sees_that() {
     let theirs = doctor.get("/console/record?subject=nurse.joy").await;
     assert!(!theirs.body.contains("nurse.joy"), "{}", theirs.body);
 
-    let mut billing = Browser::of(&base, &billing(&app)).await;
+    let mut billing = Browser::sign_in(&base, &billing(&app)).await;
     let hidden = billing.get("/console/tools/get_medical_records").await;
     let unknown = billing.get("/console/tools/no_such_tool").await;
     assert_eq!((hidden.status, &hidden.body), (404, &unknown.body));
     assert_eq!(billing.call().await.body, unknown.body);
 
-    let mut auditor = Browser::of(&base, &auditor(&app)).await;
+    let mut auditor = Browser::sign_in(&base, &auditor(&app)).await;
     let one = auditor
         .get(&format!("/console/record?call_id={call}"))
         .await;
@@ -228,12 +228,12 @@ async fn a_console_of_its_own_reaches_gateway_and_record_over_their_links() {
         answer.status().is_success().then_some(())
     })
     .await;
-    let mut nurse = Browser::of(&base, &nurse(&separate)).await;
+    let mut nurse = Browser::sign_in(&base, &nurse(&separate)).await;
     let masked = nurse.call().await;
     assert!(masked.body.contains("<td>•••WI</td>"), "{}", masked.body);
     let own = nurse.get("/console/record").await;
     assert!(own.body.contains("get_medical_records"), "{}", own.body);
-    let mut auditor = Browser::of(&base, &auditor(&separate)).await;
+    let mut auditor = Browser::sign_in(&base, &auditor(&separate)).await;
     let record = auditor.get("/console/record").await;
     assert!(record.body.contains("nurse.joy"), "{}", record.body);
     // The page says that the agent is not running.

@@ -35,7 +35,7 @@ fn pages(directory: &str) -> Vec<PathBuf> {
     pages
 }
 
-fn read(page: &Path) -> String {
+fn read_text(page: &Path) -> String {
     fs::read_to_string(page).unwrap()
 }
 
@@ -63,7 +63,7 @@ fn blocks(page: &str) -> Vec<CodeBlock> {
 
 /// Returns the blocks of a page that are marked with `info`.
 fn blocks_marked(page: &Path, info: &str) -> Vec<String> {
-    let blocks = blocks(&read(page)).into_iter();
+    let blocks = blocks(&read_text(page)).into_iter();
     let marked = blocks.filter(|block| block.info == info);
     marked.map(|block| block.text).collect()
 }
@@ -219,7 +219,7 @@ fn links(page: &str) -> Vec<String> {
 fn every_link_between_files_leads_somewhere() {
     let mut broken = Vec::new();
     for page in pages(".") {
-        let text = read(&page);
+        let text = read_text(&page);
         for link in links(&text) {
             if link.contains("://") || link.starts_with("mailto:") {
                 continue;
@@ -232,7 +232,9 @@ fn every_link_between_files_leads_somewhere() {
             };
             let is_page = target.extension().is_some_and(|it| it == "md");
             let leads = target.exists()
-                && (fragment.is_empty() || !is_page || anchors(&read(&target)).contains(fragment));
+                && (fragment.is_empty()
+                    || !is_page
+                    || anchors(&read_text(&target)).contains(fragment));
             if !leads {
                 broken.push(format!("{}: {link}", page.display()));
             }
@@ -245,10 +247,10 @@ fn every_link_between_files_leads_somewhere() {
 fn walks() -> Vec<(PathBuf, String)> {
     let architecture = pages("docs/src/architecture").into_iter();
     let mut walks: Vec<_> = architecture
-        .map(|page| (page.clone(), read(&page)))
+        .map(|page| (page.clone(), read_text(&page)))
         .collect();
     let readme = Path::new(REPOSITORY).join("README.md");
-    let text = read(&readme);
+    let text = read_text(&readme);
     let (_, part) = text.split_once("\n## One call in eight files\n").unwrap();
     let (part, _) = part.split_once("\n## ").unwrap();
     walks.push((readme, part.to_owned()));
@@ -311,7 +313,7 @@ fn every_function_that_a_walk_names_is_in_the_file_that_it_names() {
     let mut missing = Vec::new();
     for (page, text) in walks() {
         for WalkStep { file, functions } in steps_of_walk(&page, &text) {
-            let source = read(&file);
+            let source = read_text(&file);
             for name in functions {
                 count += 1;
                 let is_there = ["(", "<"]
@@ -341,7 +343,7 @@ fn every_function_of_a_tool_call_is_called_in_the_file_before_it_or_in_the_same_
     for steps in &steps {
         let mut earlier: Option<String> = None;
         for WalkStep { file, functions } in steps {
-            let source = read(file);
+            let source = read_text(file);
             let (entry, others) = functions.split_first().unwrap();
             // The router calls the entry of the first file.
             let is_entered = earlier.as_ref().is_none_or(|earlier| calls(earlier, entry));
@@ -391,7 +393,7 @@ fn a_call_is_told_from_a_declaration_and_from_a_longer_name() {
 
 #[test]
 fn the_readme_has_at_most_150_lines() {
-    let lines = read(&Path::new(REPOSITORY).join("README.md"))
+    let lines = read_text(&Path::new(REPOSITORY).join("README.md"))
         .lines()
         .count();
     assert!(lines <= 150, "{lines}");

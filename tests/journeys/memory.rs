@@ -43,7 +43,7 @@ async fn messages(system: &impl System, token: &str) -> Vec<Value> {
 }
 
 /// Reads a conversation as a resource.
-async fn read(system: &impl System, token: &str, id: &str) -> Reply {
+async fn get_conversation(system: &impl System, token: &str, id: &str) -> Reply {
     let uri = json!({ "uri": format!("memory://conversation/{id}") });
     let client = system.client();
     client
@@ -78,9 +78,12 @@ async fn remembers(system: &impl System) {
     let mut resources = resources.as_array().unwrap().iter();
     let resource = resources.find(|resource| resource["uri"] == uri).unwrap();
     assert_eq!(resource["name"], "Conversation chat_123");
-    let export = exported(&read(system, &doctor, CHAT).await);
+    let export = exported(&get_conversation(system, &doctor, CHAT).await);
     assert_eq!(export["messages"][1]["content"], ANSWERED);
-    assert_eq!(read(system, &nurse, CHAT).await.error().0, -32002);
+    assert_eq!(
+        get_conversation(system, &nurse, CHAT).await.error().0,
+        -32002
+    );
 
     let key = export["key"].as_str().unwrap();
     let records = system.records_with(&["--tool", key]);
@@ -262,9 +265,9 @@ async fn a_conversation_is_shared_by_policy_alone() {
     let (doctor, nurse) = (doctor(&app), nurse(&app));
     create(&app, &doctor).await;
     add(&app, &doctor, "user", SAID).await;
-    let export = exported(&read(&app, &doctor, CHAT).await);
+    let export = exported(&get_conversation(&app, &doctor, CHAT).await);
     let key = export["key"].as_str().unwrap();
-    assert_eq!(read(&app, &nurse, key).await.error().0, -32002);
+    assert_eq!(get_conversation(&app, &nurse, key).await.error().0, -32002);
 
     let rule = r#"
 @id("nurses-recall-what-doctor-yenji-said")
@@ -273,7 +276,7 @@ when { resource.owner == User::"dr.yenji" && resource.tenant == principal.tenant
 "#;
     write_policy(&app, "sharing.cedar", rule);
     let shared = until("the nurse may read it", async || {
-        let reply = read(&app, &nurse, key).await;
+        let reply = get_conversation(&app, &nurse, key).await;
         reply.json()["result"].is_object().then(|| exported(&reply))
     })
     .await;

@@ -35,7 +35,7 @@ struct Reader {
 }
 
 impl Reader {
-    fn of(system: &impl System, token: PathBuf) -> Self {
+    fn for_system(system: &impl System, token: PathBuf) -> Self {
         let reach = [
             "--data-dir".to_owned(),
             system.data_dir().display().to_string(),
@@ -106,7 +106,7 @@ async fn an_auditor_reads_the_record_of_a_running_system_and_that_is_on_record()
     let app = TestApp::start(WARDGATE);
     let tokens = Tokens::new();
     call(&app).await;
-    let lee = Reader::of(&app, tokens.keep("lee", &auditor(&app)));
+    let lee = Reader::for_system(&app, tokens.keep("lee", &auditor(&app)));
     assert_eq!(column(&lee.lines(&[]), "user"), ["dr.yenji"]);
     // The result is the same as for a reader with access to the files.
     let by_files = app.records_with(&["--details", "--limit", "1"]);
@@ -149,7 +149,7 @@ async fn whoever_the_policy_does_not_let_reads_nothing_of_a_running_system() {
     let app = TestApp::start(WARDGATE);
     let tokens = Tokens::new();
     call(&app).await;
-    let forge = Forge::of(&app);
+    let forge = Forge::with_key_of(&app);
     let auditor = |claims: &mut Value| {
         claims["sub"] = json!("auditor.lee");
         claims["roles"] = json!(["Auditor"]);
@@ -174,7 +174,7 @@ async fn whoever_the_policy_does_not_let_reads_nothing_of_a_running_system() {
         ("none", String::new(), "an operator must send a token"),
         ("garbage", "garbage".to_owned(), "cannot be verified"),
     ] {
-        let reader = Reader::of(&app, tokens.keep(name, &token));
+        let reader = Reader::for_system(&app, tokens.keep(name, &token));
         for words in [
             &["query"][..],
             &["checkpoint"],
@@ -319,7 +319,7 @@ async fn proofs_and_exports_of_a_running_system_verify_offline() {
     let app = TestApp::start(WARDGATE);
     let tokens = Tokens::new();
     call(&app).await;
-    let lee = Reader::of(&app, tokens.keep("lee", &auditor(&app)));
+    let lee = Reader::for_system(&app, tokens.keep("lee", &auditor(&app)));
     let call_id = lee.lines(&[])[0]["call_id"].as_str().unwrap().to_owned();
     let proof = until("a checkpoint covers the call", async || {
         let proof = lee.audit(&["proof", &call_id]);
@@ -387,8 +387,8 @@ async fn an_operator_holds_and_erases_the_details_of_a_patient_and_applies_reten
     let tokens = Tokens::new();
     call(&app).await;
     let manager = app.token("records.oak", "RecordManager", &[]);
-    let oak = Reader::of(&app, tokens.keep("oak", &manager));
-    let lee = Reader::of(&app, tokens.keep("lee", &auditor(&app)));
+    let oak = Reader::for_system(&app, tokens.keep("oak", &manager));
+    let lee = Reader::for_system(&app, tokens.keep("lee", &auditor(&app)));
     let details =
         || app.records_with(&["--details", "--status", "ok"]).remove(0)["details"].clone();
     assert!(details().is_object());
@@ -474,7 +474,7 @@ async fn calls_go_on_while_the_details_key_is_replaced_and_a_patient_is_still_fo
     assert_eq!(readable(&of_nugwi()), [true; 3]);
     let tokens = Tokens::new();
     let manager = app.token("records.oak", "RecordManager", &[]);
-    let oak = Reader::of(&app, tokens.keep("oak", &manager));
+    let oak = Reader::for_system(&app, tokens.keep("oak", &manager));
     oak.audit(&["erase", "--subject", "NUGWI"]).success();
     assert_eq!(readable(&of_nugwi()), [false; 3]);
 }

@@ -84,7 +84,7 @@ pub(super) struct DatabaseAddress {
 
 impl DatabaseAddress {
     /// Creates a proxy to the server of the database at `url`.
-    pub(super) async fn of(url: &str) -> Self {
+    pub(super) async fn for_url(url: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let own = listener.local_addr().unwrap().to_string();
         let server = server_of(url);

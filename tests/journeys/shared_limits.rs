@@ -66,7 +66,7 @@ async fn three_gateways_let_one_limit_through_together_also_while_their_database
     let Some(database) = Database::make().await else {
         return;
     };
-    let proxy = DatabaseAddress::of(&database.url).await;
+    let proxy = DatabaseAddress::for_url(&database.url).await;
     let limit = LIMIT.to_string();
     let settings = [(
         "WARDGATE_GATEWAY__LIMITS__REQUESTS_PER_MINUTE",

@@ -46,7 +46,7 @@ impl ReplicatedDatabase {
         );
         primary.start();
         let mut database = Self {
-            address: DatabaseAddress::of(&primary.url()).await,
+            address: DatabaseAddress::for_url(&primary.url()).await,
             primary,
             standby,
             _dir: dir,

@@ -283,7 +283,7 @@ struct Client {
 }
 
 impl Client {
-    fn of(cluster: &Cluster) -> Self {
+    fn for_cluster(cluster: &Cluster) -> Self {
         let http = reqwest::Client::builder()
             .no_proxy()
             .pool_max_idle_per_host(0)
@@ -490,7 +490,7 @@ async fn every_gateway_is_killed() {
         return;
     };
     let mut cluster = Cluster::start(&database.url, &[]).await;
-    let client = Client::of(&cluster);
+    let client = Client::for_cluster(&cluster);
     // No gateway has been killed yet, but a busy store may require another attempt.
     until("a call is answered", async || {
         let end = modern(client.clone(), "the first".to_owned()).await;

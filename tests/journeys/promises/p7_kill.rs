@@ -148,7 +148,7 @@ fn text<'a>(record: &'a Value, name: &str) -> &'a str {
 struct RecordMacKey(hmac::Key);
 
 impl RecordMacKey {
-    fn of(system: &impl System) -> Self {
+    fn read_from(system: &impl System) -> Self {
         let digits = fs::read_to_string(system.data_dir().join("keys/audit-mac.key")).unwrap();
         let key: Digest = digits.trim().parse().unwrap();
         Self(hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes()))
@@ -211,7 +211,7 @@ pub(super) async fn reconcile(
     let notes: BTreeSet<&str> = written.iter().map(String::as_str).collect();
     assert_eq!(notes.len(), written.len(), "nothing is done twice");
     // Each note is sent once, so the intent with these arguments is that of the call.
-    let mac_key = RecordMacKey::of(system);
+    let mac_key = RecordMacKey::read_from(system);
     let intended: BTreeMap<&str, &str> = intents
         .iter()
         .map(|(call, intent)| (text(intent, "arguments_hmac"), *call))

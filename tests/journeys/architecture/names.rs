@@ -1,4 +1,4 @@
-//! Tests of the names of types.
+//! Tests of the names of types and functions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,16 +18,51 @@ const IRREGULAR: [&str; 37] = [
     "Taken", "Thrown", "Told", "Withheld", "Written",
 ];
 
+/// Names that do not say what a function returns or changes.
+const VAGUE_FUNCTIONS: [&str; 4] = ["of", "read", "take", "tell"];
+
+#[test]
+fn every_function_has_a_name_that_says_what_it_returns_or_changes() {
+    for path in source_directories().iter().flat_map(|it| rust_files(it)) {
+        let source = fs::read_to_string(&path).unwrap();
+        for name in source.lines().filter_map(declared_function) {
+            assert!(
+                !VAGUE_FUNCTIONS.contains(&name.as_str()),
+                "name the object of the function {name} in {}",
+                path.display()
+            );
+        }
+    }
+}
+
+#[test]
+fn a_function_is_found_with_its_qualifiers() {
+    let names = [
+        "    pub(crate) async fn of(it: &str) -> Self {",
+        "fn take<T>(it: T) {}",
+    ];
+    assert_eq!(
+        names.map(declared_function),
+        ["of", "take"].map(|it| Some(it.to_owned()))
+    );
+    assert_eq!(declared_function("    // The fn read is gone"), None);
+}
+
+/// Returns the name of the function whose declaration begins in `line`.
+fn declared_function(line: &str) -> Option<String> {
+    let (qualifiers, name) = line.split_once("fn ")?;
+    let is_declaration = qualifiers
+        .split_whitespace()
+        .all(|word| word.starts_with("pub") || ["async", "const", "default"].contains(&word));
+    is_declaration.then(|| first_name(name))
+}
+
 #[test]
 fn no_type_is_named_by_a_bare_participle() {
-    let repository = Path::new(REPOSITORY);
-    let crates = repository.join("crates");
-    let mut directories = vec![repository.join("tests/journeys")];
-    for name in packages().iter().map(short) {
-        let parts = ["src", "tests", "benches", "examples"];
-        directories.extend(parts.map(|part| crates.join(&name).join(part)));
-    }
-    for (file, declared) in directories.iter().flat_map(|it| declared_types(it)) {
+    for (file, declared) in source_directories()
+        .iter()
+        .flat_map(|it| declared_types(it))
+    {
         assert!(
             !is_bare_participle(&declared),
             "say what is meant by {declared} in {}",
@@ -44,6 +79,18 @@ fn a_bare_participle_is_told_from_a_noun() {
     for noun in ["Finding", "SuspendedCall", "Settings", "Redacted"] {
         assert!(!is_bare_participle(noun), "{noun}");
     }
+}
+
+/// Returns the directories of all Rust sources of the workspace, with their tests.
+fn source_directories() -> Vec<PathBuf> {
+    let repository = Path::new(REPOSITORY);
+    let crates = repository.join("crates");
+    let mut directories = vec![repository.join("tests/journeys")];
+    for name in packages().iter().map(short) {
+        let parts = ["src", "tests", "benches", "examples"];
+        directories.extend(parts.map(|part| crates.join(&name).join(part)));
+    }
+    directories
 }
 
 /// Returns whether `name` is a single word that is a participle.
