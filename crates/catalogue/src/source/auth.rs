@@ -47,11 +47,11 @@ pub(crate) fn read_auth(
                 .map(|(username, password)| AuthSettings::Basic { username, password })
         }
         "client_credentials" => {
-            let place = place(node, service);
-            client(node, place, &mut fields, expand).map(AuthSettings::ClientCredentials)
+            let location = server_location(node, service);
+            client(node, location, &mut fields, expand).map(AuthSettings::ClientCredentials)
         }
         "token_exchange" => {
-            client(node, ServerLocation::Said, &mut fields, expand).map(AuthSettings::TokenExchange)
+            client(node, ServerLocation::Configured, &mut fields, expand).map(AuthSettings::TokenExchange)
         }
         "enterprise_managed" => enterprise(node, service, &mut fields, expand),
         "authorization_code" => authorization_code(node, service, &mut fields, expand),
@@ -72,30 +72,30 @@ pub(crate) fn read_auth(
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ServerLocation {
     /// The settings must name it.
-    Said,
+    Configured,
     /// The service may name it if the settings do not.
-    MayBeFound,
+    Discoverable,
 }
 
 /// Returns how the authorization server of `auth` is determined. A service may name it only if the client's authentication
 /// is useless at any other server, which excludes client secrets and assertions with a configured audience.
-fn place(auth: &Node, service: Service) -> ServerLocation {
+fn server_location(auth: &Node, service: Service) -> ServerLocation {
     let is_good_elsewhere =
         ["client_secret", "assertion_audience"].map(|key| auth.get(key).is_some());
     if service == Service::Mcp && !is_good_elsewhere.contains(&true) {
-        ServerLocation::MayBeFound
+        ServerLocation::Discoverable
     } else {
-        ServerLocation::Said
+        ServerLocation::Configured
     }
 }
 
 fn client(
     node: &Node,
-    place: ServerLocation,
+    location: ServerLocation,
     fields: &mut FieldReader<'_>,
     expand: &mut VariableExpander<'_>,
 ) -> Option<OAuthClient> {
-    let server = server(node, place, fields, expand);
+    let server = server(node, location, fields, expand);
     let client_id = text("client_id", fields, expand);
     let proof = proof(fields, expand);
     Some(OAuthClient {
@@ -117,11 +117,11 @@ fn enterprise(
 ) -> Option<AuthSettings> {
     // An ID-JAG names the authorization server as its audience, unless the settings set another `audience` than the server
     // that receives it.
-    let place = match node.get("audience") {
-        Some(_) => ServerLocation::Said,
-        None => place(node, service),
+    let location = match node.get("audience") {
+        Some(_) => ServerLocation::Configured,
+        None => server_location(node, service),
     };
-    let client = client(node, place, fields, expand);
+    let client = client(node, location, fields, expand);
     let provider = fields.required(
         "identity_provider",
         "add `identity_provider`, the client at the server that issues the callers' tokens",
@@ -162,7 +162,7 @@ fn client_of_provider(
     fields: &mut FieldReader<'_>,
     expand: &mut VariableExpander<'_>,
 ) -> Option<OAuthClient> {
-    let server = server(node, ServerLocation::Said, fields, expand);
+    let server = server(node, ServerLocation::Configured, fields, expand);
     let client_id = text("client_id", fields, expand);
     let proof = proof(fields, expand);
     Some(OAuthClient {
@@ -181,7 +181,7 @@ fn authorization_code(
     fields: &mut FieldReader<'_>,
     expand: &mut VariableExpander<'_>,
 ) -> Option<AuthSettings> {
-    let server = server(node, place(node, service), fields, expand);
+    let server = server(node, server_location(node, service), fields, expand);
     let authorization_url = match fields.optional("authorization_url") {
         Some(node) => service_url(node, "authorization_url", expand).map(Some),
         None => Some(None),
@@ -245,13 +245,13 @@ fn proof_or_none(
 
 fn server(
     node: &Node,
-    place: ServerLocation,
+    location: ServerLocation,
     fields: &mut FieldReader<'_>,
     expand: &mut VariableExpander<'_>,
 ) -> Option<ServerSettings> {
     let token_url = fields.optional("token_url");
     let issuer = fields.optional("issuer");
-    if token_url.is_none() && issuer.is_none() && place == ServerLocation::Said {
+    if token_url.is_none() && issuer.is_none() && location == ServerLocation::Configured {
         expand.faults.add(
             node.at,
             "`auth` does not specify its authorization server",

@@ -228,7 +228,7 @@ impl UpstreamOffers {
             arguments,
         };
         let got = match self.request(wanted, elicitation).await? {
-            SourceAnswer::Given(got) => got,
+            SourceAnswer::Complete(got) => got,
             SourceAnswer::Suspended(round) => return Ok(UpstreamContent::Suspended(round)),
         };
         if !is_restricted {
@@ -259,7 +259,7 @@ impl UpstreamOffers {
         };
         let answer = self.request(wanted, elicitation).await;
         let read = match answer.map_err(GetError::of_name)? {
-            SourceAnswer::Given(read) => read,
+            SourceAnswer::Complete(read) => read,
             SourceAnswer::Suspended(round) => return Ok(UpstreamContent::Suspended(round)),
         };
         if !is_restricted {
@@ -427,7 +427,7 @@ impl UpstreamOffers {
                 .await
         };
         Ok(match self.guarded(Box::pin(asking)).await? {
-            EndedElicitation::Done(result) => SourceAnswer::Given(result),
+            EndedElicitation::Done(result) => SourceAnswer::Complete(result),
             EndedElicitation::Suspended(round) => SourceAnswer::Suspended(round),
             // Only a tool call may become a task.
             EndedElicitation::Task(_) => return Err(GetError::NotWaiting),
@@ -516,7 +516,7 @@ impl UpstreamOffers {
 
 /// A server's answer to the request for a prompt or resource.
 enum SourceAnswer {
-    Given(Box<RawValue>),
+    Complete(Box<RawValue>),
     /// The server waits for input from the client.
     Suspended(SuspendedRound),
 }
