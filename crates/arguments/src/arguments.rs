@@ -7,7 +7,7 @@ use jsonschema::error::ValidationErrorKind;
 use serde_json::{Map, Value};
 use wardgate_json::Members;
 
-use crate::coerce::{read_value, wanted};
+use crate::coerce::{read_value, type_message};
 use crate::compiled::SchemaViolation;
 use crate::schema::InputSchema;
 
@@ -100,7 +100,7 @@ fn parse_arguments(
     let mut arguments = Map::new();
     for (name, raw) in members {
         let mut complain = |problem: String| {
-            let message = format!("`{}` {problem}", shown(&name));
+            let message = format!("`{}` {problem}", display_name(&name));
             complaints.push(ArgumentFault::new(&name, message));
         };
         let property = schema.property(&name);
@@ -113,7 +113,7 @@ fn parse_arguments(
             Ok(_) if arguments.contains_key(&name) => complain("occurs twice".to_owned()),
             Ok(value) if as_decided && !is_as_decided(raw.get(), &value) => complain(format!(
                 "{}, in its own JSON type: this call is authorized by its arguments",
-                wanted(types)
+                type_message(types)
             )),
             Ok(value) => {
                 arguments.insert(name, value);
@@ -133,7 +133,7 @@ fn parse_arguments(
         }
     }
     let arguments = Value::Object(arguments);
-    match schema.compiled().check(&arguments, MAX_COMPLAINTS) {
+    match schema.compiled_schema().check(&arguments, MAX_COMPLAINTS) {
         Err(SchemaViolation::Rules(errors)) => {
             return Err(InvalidArguments(errors.iter().map(complaint).collect()));
         }
@@ -176,7 +176,7 @@ fn unknown(schema: &InputSchema) -> String {
     format!("is not an argument of the tool, {known}")
 }
 
-fn shown(name: &str) -> String {
+fn display_name(name: &str) -> String {
     let name: String = name.chars().take(MAX_SHOWN_NAME).collect();
     name.escape_debug().to_string()
 }
@@ -192,7 +192,7 @@ fn complaint(error: &ValidationError<'_>) -> ArgumentFault {
         };
     }
     let message = error.masked().to_string();
-    let at = shown(path.trim_start_matches('/'));
+    let at = display_name(path.trim_start_matches('/'));
     ArgumentFault {
         message: if at.is_empty() {
             message

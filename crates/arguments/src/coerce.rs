@@ -19,8 +19,8 @@ pub(crate) fn read_value(raw: &str, types: &[JsonType]) -> Result<Value, String>
         Value::String(text) if !types.is_empty() && !has(JsonType::String) => {
             from_text(text, types)
         }
-        Value::Bool(_) if !types.is_empty() && !has(JsonType::Boolean) => Err(wanted(types)),
-        Value::Null if !types.is_empty() && !has(JsonType::Null) => Err(wanted(types)),
+        Value::Bool(_) if !types.is_empty() && !has(JsonType::Boolean) => Err(type_message(types)),
+        Value::Null if !types.is_empty() && !has(JsonType::Null) => Err(type_message(types)),
         _ => Ok(value),
     }
 }
@@ -31,7 +31,7 @@ fn number(raw: &str, types: &[JsonType]) -> Result<Value, String> {
     let takes_any_number = types.is_empty() || has(JsonType::Number);
     if !takes_any_number && !has(JsonType::Integer) {
         let as_text = has(JsonType::String).then(|| Value::from(raw));
-        return as_text.ok_or_else(|| wanted(types));
+        return as_text.ok_or_else(|| type_message(types));
     }
     if decimal(raw).is_none() {
         return Err(format!(
@@ -43,7 +43,7 @@ fn number(raw: &str, types: &[JsonType]) -> Result<Value, String> {
     } else {
         whole_number(raw)
     };
-    read.map(Value::Number).ok_or_else(|| wanted(types))
+    read.map(Value::Number).ok_or_else(|| type_message(types))
 }
 
 /// Coerces a string for a schema that requires another type.
@@ -60,7 +60,7 @@ fn from_text(text: &str, types: &[JsonType]) -> Result<Value, String> {
         },
         _ => None,
     });
-    coerced.ok_or_else(|| wanted(types))
+    coerced.ok_or_else(|| type_message(types))
 }
 
 fn is_json_number(text: &str) -> bool {
@@ -68,7 +68,7 @@ fn is_json_number(text: &str) -> bool {
         && serde_json::from_str::<&RawValue>(text).is_ok_and(|raw| raw.get() == text)
 }
 
-pub(crate) fn wanted(types: &[JsonType]) -> String {
+pub(crate) fn type_message(types: &[JsonType]) -> String {
     let names: Vec<_> = types
         .iter()
         .map(|kind| match kind {

@@ -18,7 +18,7 @@
 //! use serde_json::json;
 //! use wardgate_arguments::{Arguments, InputSchema};
 //!
-//! let schema = InputSchema::closed(&json!({
+//! let schema = InputSchema::compile_closed(&json!({
 //!     "type": "object",
 //!     "properties": { "city": { "type": "string" }, "days": { "type": "integer", "default": 3 } },
 //!     "required": ["city"],

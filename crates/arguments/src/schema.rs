@@ -82,7 +82,7 @@ pub struct InputSchema {
 impl InputSchema {
     /// Compiles the schema of a tool of the catalogue. Arguments that `properties` does not name are rejected unless
     /// another keyword of the schema governs them.
-    pub fn closed(schema: &Value) -> Result<Self, UnusableSchema> {
+    pub fn compile_closed(schema: &Value) -> Result<Self, UnusableSchema> {
         let says_more = [
             "additionalProperties",
             "patternProperties",
@@ -95,7 +95,7 @@ impl InputSchema {
 
     /// Compiles the schema of a tool that is defined elsewhere, with the semantics of JSON Schema: arguments that
     /// `properties` does not name are accepted unless the schema excludes them. A default that does not fit is ignored.
-    pub fn open(schema: &Value) -> Result<Self, UnusableSchema> {
+    pub fn compile_open(schema: &Value) -> Result<Self, UnusableSchema> {
         Self::from_schema(schema, true, default_fits)
     }
 
@@ -137,7 +137,7 @@ impl InputSchema {
             .find(|property| property.name == name)
     }
 
-    pub(crate) fn compiled(&self) -> &CompiledSchema {
+    pub(crate) fn compiled_schema(&self) -> &CompiledSchema {
         &self.compiled
     }
 

@@ -12,7 +12,7 @@ use crate::pins::EscapedText;
 /// Compiles `node` as the schema of an object.
 pub(super) fn compile(node: &Node, what: &str, faults: &mut Faults) -> Option<InputSchema> {
     faults.map(node, what)?;
-    InputSchema::closed(&node.to_value())
+    InputSchema::compile_closed(&node.to_value())
         .map_err(|unusable| match unusable {
             UnusableSchema::NotAnObject => faults.add(
                 node.at,
@@ -90,7 +90,7 @@ pub(super) fn of_upstream(text: &str) -> Result<InputSchema, String> {
         )
     };
     let schema: Value = serde_json::from_str(text).map_err(|error| unusable(error.to_string()))?;
-    InputSchema::open(&schema).map_err(|error| unusable(error.to_string()))
+    InputSchema::compile_open(&schema).map_err(|error| unusable(error.to_string()))
 }
 
 /// Returns the schema for clients as JSON text. Its keys keep the configured order, `type: object` is added if it is

@@ -39,7 +39,9 @@ impl PartialEq for Json {
             (Self::Boolean(a), Self::Boolean(b)) => a == b,
             (Self::Number(a), Self::Number(b)) | (Self::Text(a), Self::Text(b)) => a == b,
             (Self::List(a), Self::List(b)) => a == b,
-            (Self::Object(a), Self::Object(b)) => a.len() == b.len() && sorted(a) == sorted(b),
+            (Self::Object(a), Self::Object(b)) => {
+                a.len() == b.len() && sort_members(a) == sort_members(b)
+            }
             _ => false,
         }
     }
@@ -48,7 +50,7 @@ impl PartialEq for Json {
 impl Eq for Json {}
 
 /// Returns the members sorted by the UTF-16 units of their names, as in RFC 8785.
-fn sorted(members: &[(String, Json)]) -> Vec<&(String, Json)> {
+fn sort_members(members: &[(String, Json)]) -> Vec<&(String, Json)> {
     let mut sorted: Vec<_> = members.iter().collect();
     sorted.sort_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16()));
     sorted
@@ -193,7 +195,7 @@ impl Json {
             Self::Object(members) => {
                 let members = match order {
                     MemberOrder::AsSent => members.iter().collect(),
-                    MemberOrder::Canonical => sorted(members),
+                    MemberOrder::Canonical => sort_members(members),
                 };
                 out.push('{');
                 for (position, (name, value)) in members.into_iter().enumerate() {

@@ -80,7 +80,7 @@ impl<'a> MessageMembers<'a> {
         for (own, value) in &self.0 {
             if own == name && found.is_none() {
                 found = Some(value);
-            } else if folded(own).eq(folded(name)) {
+            } else if fold_case(own).eq(fold_case(name)) {
                 return Err(AmbiguousJson);
             }
         }
@@ -187,7 +187,7 @@ impl<'de> Visitor<'de> for MemberSeed {
 
 /// Returns the characters of a name folded to ignore case, including those that Unicode folds to an ASCII letter, such
 /// as U+017F to `s`.
-fn folded(name: &str) -> impl Iterator<Item = char> + '_ {
+fn fold_case(name: &str) -> impl Iterator<Item = char> + '_ {
     name.chars()
         .flat_map(char::to_uppercase)
         .flat_map(char::to_lowercase)

@@ -33,7 +33,7 @@ pub fn has_unique_members(json: &str) -> bool {
                 let length = text_length(text);
                 if names_follow
                     && let Some(Some(names)) = open.last_mut()
-                    && !names.insert(decoded(&text[..length]))
+                    && !names.insert(decode_string(&text[..length]))
                 {
                     return false;
                 }
@@ -61,7 +61,7 @@ fn text_length(text: &[u8]) -> usize {
 
 /// Returns the content of a JSON string without its quotes, as UTF-8. Half a surrogate pair becomes the three bytes
 /// that UTF-8 would encode it with.
-fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
+fn decode_string(text: &[u8]) -> Cow<'_, [u8]> {
     if !text.contains(&b'\\') {
         return Cow::Borrowed(text);
     }

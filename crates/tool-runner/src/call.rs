@@ -40,7 +40,7 @@ use crate::large_results::{self, LargeResults};
 use crate::loaded::{LoadedCatalogue, RunnableTool, SharedState};
 use crate::result::UnchangedResult;
 use crate::result::{self, Handle, ResultSummary, Stopwatch};
-use crate::sorted_arguments::sorted;
+use crate::sorted_arguments::to_sorted_json;
 use wardgate_mcp_client::TaskStatus;
 use wardgate_resilience::{Attempt, FailedAttempt, GuardError, GuardedCall, next_step};
 
@@ -98,7 +98,9 @@ pub(crate) fn admit(
         definition_digest: facts.definition_digest,
         arguments: &call.arguments,
     };
-    let (permit, compiled) = loaded.compiled().admit(signed, to_run, Some(tool), now)?;
+    let (permit, compiled) = loaded
+        .compiled_permits()
+        .admit(signed, to_run, Some(tool), now)?;
     let interaction = match call.interaction {
         Some(interaction) if tool.tool.plan().may_request_input() => Some(interaction.try_into()?),
         Some(interaction) if interaction.resumption.is_some() => {
@@ -265,7 +267,13 @@ impl AdmittedCall {
             self.caller.tenant().to_owned()
         };
         let [definition, policy, shown] = self.terms();
-        Digest::of_texts(&[&definition, &policy, &shown, &sorted(arguments), &who])
+        Digest::of_texts(&[
+            &definition,
+            &policy,
+            &shown,
+            &to_sorted_json(arguments),
+            &who,
+        ])
     }
 
     /// Returns what decides how much of a result may be seen: the definition, the policies, the row rule and the
@@ -395,7 +403,7 @@ impl AdmittedCall {
                 let handle = Box::pin(self.store_large_result(&mut retained, shared)).await;
                 return self.release(retained, handle, arguments, subjects);
             }
-            Err(GuardError::Failed(ExecutorError::Reported(words))) => self.reported(words),
+            Err(GuardError::Failed(ExecutorError::Reported(words))) => self.reported_failure(words),
             Err(GuardError::Failed(ExecutorError::Protocol(error))) => {
                 return self.protocol_error(error);
             }
@@ -412,7 +420,7 @@ impl AdmittedCall {
                     source: self.tool.tool.source(),
                     attempts,
                 };
-                Failure::guarded(&error, &call)
+                Failure::from_guard_error(&error, &call)
             }
         };
         self.fail(&failure, retained.withheld)
@@ -494,7 +502,7 @@ impl AdmittedCall {
             ..result::facts(status, kind, self.stopwatch.into_stages())
         };
         EndedRun {
-            end: CallEnd::Result(result::unchanged(unchanged, facts)),
+            end: CallEnd::Result(result::from_unchanged(unchanged, facts)),
             effect: ToolEffect::Done,
         }
     }
@@ -546,12 +554,12 @@ impl AdmittedCall {
         };
         let whole = ResultSummary {
             truncated: retained.truncated,
-            handle: handle.map(|handle| handle.described(rows.get())),
+            handle: handle.map(|handle| handle.with_columns(rows.get())),
             single: retained.single,
             is_error: retained.is_error,
         };
         EndedRun {
-            end: CallEnd::Result(result::released(shape, &rows, &whole, facts)),
+            end: CallEnd::Result(result::from_released_rows(shape, &rows, &whole, facts)),
             effect: ToolEffect::Done,
         }
     }

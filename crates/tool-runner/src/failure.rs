@@ -117,7 +117,7 @@ impl Failure {
     }
 
     /// Creates the failure for a key whose state does not let the call run.
-    pub(crate) fn keyed(state: &KeyedCallState) -> Self {
+    pub(crate) fn for_key_state(state: &KeyedCallState) -> Self {
         match state {
             KeyedCallState::SameKeyOtherArguments => Self::tool(
                 Reason::IDEMPOTENCY_CONFLICT,
@@ -151,7 +151,10 @@ impl Failure {
             .without_effect()
     }
 
-    pub(crate) fn guarded(error: &GuardError<ExecutorError>, call: &FailedCall<'_>) -> Self {
+    pub(crate) fn from_guard_error(
+        error: &GuardError<ExecutorError>,
+        call: &FailedCall<'_>,
+    ) -> Self {
         match error {
             GuardError::TimedOut => Self::timeout(call.limit),
             GuardError::Limited(LimitReached { limit, retry_after }) => Self {
@@ -226,7 +229,7 @@ impl Failure {
                 )
             }
             ExecutorError::NotWaiting => Self::not_waiting(),
-            // [`AdmittedCall::reported`] releases the words of these errors.
+            // [`AdmittedCall::reported_failure`] releases the words of these errors.
             ExecutorError::Reported(_) | ExecutorError::Protocol(_) => {
                 Self::tool(Reason::TOOL_ERROR, "the tool reported an error")
             }

@@ -142,7 +142,7 @@ pub(crate) fn admit(
         definition_digest: facts.definition_digest,
         arguments: &query.decided,
     };
-    let (permit, compiled) = loaded.compiled().admit(signed, to_run, None, now)?;
+    let (permit, compiled) = loaded.compiled_permits().admit(signed, to_run, None, now)?;
     stopwatch.lap("permit");
     Ok(AdmittedContent {
         is_restricted: compiled.restricts(&permit, &facts.classes),
@@ -191,7 +191,7 @@ impl AdmittedContent {
                     phi: self.origin.class().is_phi(),
                     ..result::facts(Status::Ok, "", Vec::new())
                 };
-                self.released(result, meta.unwrap_or_default(), facts)
+                self.create_answer(result, meta.unwrap_or_default(), facts)
             }
             UpstreamContent::Suspended(round) => Ok(ContentAnswer {
                 outcome: ContentOutcome::InputRequired(round),
@@ -204,7 +204,7 @@ impl AdmittedContent {
     }
 
     fn failure(&self, error: GetError) -> ContentAnswer {
-        let (status, kind) = error.recorded();
+        let (status, kind) = error.status_and_reason();
         let text = error.to_string();
         let reported = match error {
             GetError::Reported { error, .. } if !self.is_restricted => error,
@@ -318,7 +318,7 @@ impl AdmittedContent {
             }
             (ContentTarget::Resource { uri }, origin) => {
                 let parts = count(&found, "contents");
-                let uri = origin.shown(&self.query.source, uri);
+                let uri = origin.client_uri(&self.query.source, uri);
                 (
                     content_redactor.resource(&uri, found),
                     parts,
@@ -347,11 +347,11 @@ impl AdmittedContent {
             phi: phi && parts > 0,
             ..result::facts(Status::Ok, "", Vec::new())
         };
-        self.released(result.to_string(), String::new(), facts)
+        self.create_answer(result.to_string(), String::new(), facts)
     }
 
     /// Creates the answer with a result, or an error if the result is too large.
-    fn released(
+    fn create_answer(
         &mut self,
         result: String,
         meta: String,

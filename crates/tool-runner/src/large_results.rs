@@ -71,26 +71,30 @@ impl LargeResults<'_> {
         let stored = self.store.stored_result(handle, caller, self.now).await;
         let stored = stored
             .map_err(|error| store_failure(&error))?
-            .ok_or_else(unknown)?;
-        let terms = wire::decode_permit_terms(&stored.terms).ok_or_else(changed)?;
-        let tool = self.tools.get(&stored.tool).ok_or_else(changed)?;
+            .ok_or_else(unknown_handle_error)?;
+        let terms = wire::decode_permit_terms(&stored.terms).ok_or_else(outdated_result_error)?;
+        let tool = self
+            .tools
+            .get(&stored.tool)
+            .ok_or_else(outdated_result_error)?;
         let is_as_it_was = stored.policy_hash == self.policy_hash
             && stored.definition == tool.facts().definition_digest
             && terms.caller_digest == caller.digest();
         if !is_as_it_was {
-            return Err(changed());
+            return Err(outdated_result_error());
         }
         let entity = tool.result().entity.as_ref();
-        let gate = RowGate::new(terms.row_rule.as_ref(), entity, caller).map_err(|_| changed())?;
+        let gate = RowGate::new(terms.row_rule.as_ref(), entity, caller)
+            .map_err(|_| outdated_result_error())?;
         let mut rows = Vec::new();
         let mut names = HashMap::new();
         for position in 0..stored.chunks {
             let chunk = self.store.stored_chunk(&stored, position).await;
             let chunk = chunk
                 .map_err(|error| store_failure(&error))?
-                .ok_or_else(unknown)?;
+                .ok_or_else(unknown_handle_error)?;
             let found: Vec<Map<String, Value>> =
-                serde_json::from_slice(&chunk).map_err(|_| changed())?;
+                serde_json::from_slice(&chunk).map_err(|_| outdated_result_error())?;
             let found = found.into_iter().map(|members| row(members, &mut names));
             rows.extend(found.filter(|row| {
                 gate.as_ref()
@@ -129,14 +133,14 @@ fn row(members: Map<String, Value>, names: &mut HashMap<String, Arc<str>>) -> Ro
         .collect()
 }
 
-fn unknown() -> ExecutorError {
+fn unknown_handle_error() -> ExecutorError {
     ExecutorError::BadArgument {
         text: "`handle` does not name a stored result of this caller; call the tool again"
             .to_owned(),
     }
 }
 
-fn changed() -> ExecutorError {
+fn outdated_result_error() -> ExecutorError {
     ExecutorError::BadArgument {
         text: "`handle` names a result that was stored before the rules, the tool or your rights changed; call the tool again"
             .to_owned(),

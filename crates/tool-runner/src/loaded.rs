@@ -258,7 +258,7 @@ impl LoadedCatalogue {
             own.map(|toolset| toolset.name.clone()).collect()
         };
         shared.platform.now_in_force(Overview {
-            tools: tools.iter().map(known).collect(),
+            tools: tools.iter().map(known_tool).collect(),
             toolsets: toolsets.clone(),
         });
         let upstreams = imported
@@ -425,11 +425,11 @@ impl LoadedCatalogue {
     }
 
     /// Returns the version of what callers are shown.
-    pub(crate) fn shown(&self) -> Digest {
+    pub(crate) fn shown_version(&self) -> Digest {
         self.shown
     }
 
-    pub(crate) fn compiled(&self) -> &CompiledPermits {
+    pub(crate) fn compiled_permits(&self) -> &CompiledPermits {
         &self.compiled
     }
 }
@@ -458,7 +458,7 @@ fn of_ttls<'a>(offers: impl Iterator<Item = &'a SourceOffers>) -> Digest {
     Digest::compute(format!("{ttls:?}").as_bytes())
 }
 
-fn known(tool: &Tool) -> KnownTool {
+fn known_tool(tool: &Tool) -> KnownTool {
     KnownTool {
         facts: tool.facts().clone(),
         source: tool.source().map(str::to_owned),

@@ -98,7 +98,7 @@ impl Platform {
     }
 }
 
-/// A running call. A call that is dropped before [`CountedCall::ended`] counts as failed.
+/// A running call. A call that is dropped before [`CountedCall::record_end`] counts as failed.
 pub(crate) struct CountedCall {
     platform: Arc<Platform>,
     tool: String,
@@ -107,7 +107,7 @@ pub(crate) struct CountedCall {
 }
 
 impl CountedCall {
-    pub(crate) fn ended(mut self, failed: bool) {
+    pub(crate) fn record_end(mut self, failed: bool) {
         self.failed = failed;
     }
 }

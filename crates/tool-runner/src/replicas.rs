@@ -40,7 +40,11 @@ impl Replicas {
 
     /// Returns the link to the replica that holds the exchange of `state`, or `None` if this replica should handle the
     /// request.
-    pub(crate) fn holding(&self, state: Option<&[u8]>, metadata: &MetadataMap) -> Option<Link> {
+    pub(crate) fn link_to_holder(
+        &self,
+        state: Option<&[u8]>,
+        metadata: &MetadataMap,
+    ) -> Option<Link> {
         let state = ResumptionState::decode(state?)?;
         let url = state
             .replica_address()

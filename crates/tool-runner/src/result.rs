@@ -54,7 +54,7 @@ pub(crate) struct ColumnType {
 
 impl Handle {
     /// Adds the columns that `sample` contains.
-    pub(crate) fn described(self, sample: &[Row]) -> Self {
+    pub(crate) fn with_columns(self, sample: &[Row]) -> Self {
         let mut columns: Vec<ColumnType> = Vec::new();
         for (name, value) in sample.iter().flat_map(Row::fields) {
             match columns.iter_mut().find(|column| *column.name == **name) {
@@ -115,7 +115,7 @@ struct TextBlock<'a> {
 }
 
 /// Creates a result from released rows, in the shape that the tool declares.
-pub(crate) fn released(
+pub(crate) fn from_released_rows(
     shape: &ResultShape,
     rows: &Redacted<Vec<Row>>,
     whole: &ResultSummary,
@@ -194,7 +194,7 @@ impl UnchangedResult {
 }
 
 /// Creates a result that passes on the result of an MCP server unchanged.
-pub(crate) fn unchanged(result: UnchangedResult, facts: ResultFacts) -> ToolResult {
+pub(crate) fn from_unchanged(result: UnchangedResult, facts: ResultFacts) -> ToolResult {
     let structured = result.structured.map(Box::<str>::from);
     ToolResult {
         structured_content: structured.map(String::from).unwrap_or_default().into(),

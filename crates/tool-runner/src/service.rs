@@ -38,7 +38,7 @@ use wardgate_telemetry::{SecretFilesInUse, SecretKind, names};
 
 pub use closing::ServiceCloser;
 
-use self::reload::{log_warnings, shown, version};
+use self::reload::{log_warnings, shown_version, version};
 use self::requests::resumed_state;
 use crate::call::{self, CallEnd, CallRequest};
 use crate::connections as grants;
@@ -211,10 +211,10 @@ impl ToolRunnerService for Runner {
         &self,
         _: Request<pb::ListToolsRequest>,
     ) -> Result<Response<pb::ListToolsResponse>, Status> {
-        let switches = self.switches().map_err(|error| refused(&error))?;
+        let switches = self.switches().map_err(|error| count_refusal(&error))?;
         let loaded = self.loaded.load();
         let version = version(&loaded, Some(&switches));
-        let shown = shown(&loaded, Some(&switches));
+        let shown = shown_version(&loaded, Some(&switches));
         let list = responses::tools(&loaded, &switches, version, shown);
         Ok(Response::new(list))
     }
@@ -239,7 +239,7 @@ impl ToolRunnerService for Runner {
         let (metadata, _, request) = request.into_parts();
         let replicas = &self.shared.replicas;
         let state = resumed_state(request.interaction.as_ref());
-        if let Some(link) = replicas.holding(state, &metadata) {
+        if let Some(link) = replicas.link_to_holder(state, &metadata) {
             let mut other = ToolRunnerServiceClient::new(link);
             let call = replicas::forwarded_request(&metadata, request.clone());
             if let Some(events) = replicas::unless_unavailable(other.call_tool(call).await) {
@@ -256,7 +256,7 @@ impl ToolRunnerService for Runner {
         &self,
         _: Request<pb::ListContentRequest>,
     ) -> Result<Response<pb::ListContentResponse>, Status> {
-        let switches = self.switches().map_err(|error| refused(&error))?;
+        let switches = self.switches().map_err(|error| count_refusal(&error))?;
         let loaded = self.loaded.load();
         let version = version(&loaded, Some(&switches));
         Ok(Response::new(responses::content(
@@ -272,7 +272,7 @@ impl ToolRunnerService for Runner {
         let (metadata, _, request) = request.into_parts();
         let replicas = &self.shared.replicas;
         let state = resumed_state(request.interaction.as_ref());
-        if let Some(link) = replicas.holding(state, &metadata) {
+        if let Some(link) = replicas.link_to_holder(state, &metadata) {
             let mut other = ToolRunnerServiceClient::new(link);
             let get = replicas::forwarded_request(&metadata, request.clone());
             if let Some(given) = replicas::unless_unavailable(other.get_content(get).await) {
@@ -293,7 +293,7 @@ impl ToolRunnerService for Runner {
                     now,
                 )
             })
-            .map_err(|error| refused(&error))?;
+            .map_err(|error| count_refusal(&error))?;
         let log = self.shared.executions.as_ref();
         let recorded = log.map(|log| log.append(admitted.execution()));
         let got = Box::pin(admitted.get());
@@ -301,7 +301,7 @@ impl ToolRunnerService for Runner {
             return Ok(Response::new(got.await.into()));
         };
         let released = try_join(recorded, got.map(Ok)).await;
-        let ((), given) = released.map_err(|error| refused(&error))?;
+        let ((), given) = released.map_err(|error| count_refusal(&error))?;
         Ok(Response::new(given.into()))
     }
 
@@ -314,7 +314,7 @@ impl ToolRunnerService for Runner {
         let admitted = self
             .check_source(&query.source, &query.caller)
             .and_then(|()| watch_resources::admit(query, &loaded, self.shared.ambient.now()))
-            .map_err(|error| refused(&error))?;
+            .map_err(|error| count_refusal(&error))?;
         let in_force = InForce {
             loaded: Arc::clone(&self.loaded),
             switchboard: Arc::clone(&self.switchboard),
@@ -437,7 +437,7 @@ fn invalid(message: InvalidMessage) -> Status {
     wardgate_rpc::invalid(&message)
 }
 
-fn refused(error: &Error) -> CallError {
+fn count_refusal(error: &Error) -> CallError {
     counter!(names::CALLS_REFUSED, "reason" => error.reason().as_str_name()).increment(1);
     CallError::from(error)
 }
@@ -458,7 +458,7 @@ impl Runner {
         let admitted = self
             .check_switch(&call, &loaded)
             .and_then(|()| call::admit(call, &loaded, self.shared.ambient.now()))
-            .map_err(|error| refused(&error))?;
+            .map_err(|error| count_refusal(&error))?;
         let counted = self.shared.platform.begin(admitted.tool());
         let log = self.shared.executions.as_ref();
         let recorded = log.map(|log| log.append(admitted.execution()));
@@ -466,14 +466,14 @@ impl Runner {
         let shared = self.shared.clone();
         let events = events::events(move |listener| async move {
             let end = Box::pin(admitted.run(&shared, &listener)).await;
-            counted.ended(matches!(&end, CallEnd::Result(result) if result.is_error));
+            counted.record_end(matches!(&end, CallEnd::Result(result) if result.is_error));
             end
         });
         let events = events.boxed();
         Ok(match recorded {
             None => events,
             Some(recorded) if may_write => {
-                recorded.await.map_err(|error| refused(&error))?;
+                recorded.await.map_err(|error| count_refusal(&error))?;
                 events
             }
             Some(recorded) => held_until(recorded, events),

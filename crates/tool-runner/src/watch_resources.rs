@@ -79,7 +79,7 @@ pub(crate) fn admit(
             arguments: &wanted.decided,
         };
         let signed = wanted.permit.ok_or(Error::NoPermit)?;
-        let (permit, _) = loaded.compiled().admit(signed, to_run, None, now)?;
+        let (permit, _) = loaded.compiled_permits().admit(signed, to_run, None, now)?;
         let ends = permit.terms().expires_at;
         until = Some(until.map_or(ends, |until| until.min(ends)));
         uris.insert(wanted.uri);

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     fn parse_arguments(text: &str) -> Result<Value, String> {
-        let schema = InputSchema::open(&json!({
+        let schema = InputSchema::compile_open(&json!({
             "type": "object",
             "properties": {
                 "city": { "type": "string" },

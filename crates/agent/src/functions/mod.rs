@@ -52,7 +52,8 @@ pub(crate) fn offerable(tools: &[ListedTool]) -> Vec<GatewayTool> {
 fn offer(tool: &ListedTool, names: &mut FunctionNames) -> Result<GatewayTool, String> {
     let parameters = schema::parameters(&tool.input_schema).map_err(|unfit| unfit.to_string())?;
     // Arguments are validated against the tool's own schema, not against the simplified one for providers.
-    let schema = InputSchema::open(&tool.input_schema).map_err(|unusable| unusable.to_string())?;
+    let schema =
+        InputSchema::compile_open(&tool.input_schema).map_err(|unusable| unusable.to_string())?;
     let description = [&tool.description, &tool.title]
         .into_iter()
         .flatten()

@@ -300,7 +300,7 @@ impl GatewayClient for FakeGateway {
                 description: String::new(),
                 parameters: tool.schema.clone(),
             },
-            schema: Arc::new(InputSchema::open(&tool.schema).unwrap()),
+            schema: Arc::new(InputSchema::compile_open(&tool.schema).unwrap()),
             read_only: tool.read_only,
             needs_approval: tool.needs_approval,
         };

@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 use super::*;
 use crate::unusable_schema::UnusableSchema;
 
-fn closed(schema: &Value) -> InputSchema {
-    InputSchema::closed(schema).unwrap()
+fn closed_schema(schema: &Value) -> InputSchema {
+    InputSchema::compile_closed(schema).unwrap()
 }
 
 fn forecast() -> InputSchema {
-    closed(&json!({
+    closed_schema(&json!({
         "type": "object",
         "properties": {
             "city": { "type": "string" },
@@ -84,12 +84,12 @@ fn what_a_policy_decided_on_is_not_coerced_into_something_else() {
 fn unknown_arguments_are_for_the_schema_to_allow() {
     let raw = br#"{"more": 1}"#;
     let properties = json!({ "properties": {} });
-    assert!(Arguments::parse(&closed(&properties), raw).is_err());
-    assert!(Arguments::parse(&InputSchema::open(&properties).unwrap(), raw).is_ok());
+    assert!(Arguments::parse(&closed_schema(&properties), raw).is_err());
+    assert!(Arguments::parse(&InputSchema::compile_open(&properties).unwrap(), raw).is_ok());
     let said = json!({ "properties": {}, "additionalProperties": true });
-    assert!(Arguments::parse(&closed(&said), raw).is_ok());
+    assert!(Arguments::parse(&closed_schema(&said), raw).is_ok());
     let shut = json!({ "properties": {}, "additionalProperties": false });
-    assert!(Arguments::parse(&InputSchema::open(&shut).unwrap(), raw).is_err());
+    assert!(Arguments::parse(&InputSchema::compile_open(&shut).unwrap(), raw).is_err());
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn nothing_outside_a_schema_is_fetched() {
         let schema = json!({ "properties": { "a": { "$ref": reference } } });
         assert!(
             matches!(
-                InputSchema::closed(&schema),
+                InputSchema::compile_closed(&schema),
                 Err(UnusableSchema::Invalid { .. })
             ),
             "{reference}"
@@ -114,7 +114,7 @@ fn nothing_outside_a_schema_is_fetched() {
 
 #[test]
 fn a_schema_may_refer_to_itself() {
-    let tree = closed(&json!({
+    let tree = closed_schema(&json!({
         "type": "object",
         "properties": { "name": { "type": "string" }, "child": { "$ref": "#" } },
         "required": ["name"],
@@ -126,7 +126,7 @@ fn a_schema_may_refer_to_itself() {
 
 /// Checks a value against a schema. Both may be rejected, but neither may hang, overflow the stack or end the process.
 fn survives(schema: &Value, raw: &str) {
-    if let Ok(schema) = InputSchema::open(schema) {
+    if let Ok(schema) = InputSchema::compile_open(schema) {
         let _ = Arguments::parse(&schema, raw.as_bytes());
     }
 }
@@ -192,7 +192,7 @@ fn a_schema_that_doubles_at_each_step_is_not_followed() {
     let deeper = json!({ "properties": { "x": { "allOf": [{ "$ref": "#" }, { "$ref": "#" }] } } });
     let nested = r#"{"x":"#.repeat(100) + "1" + &"}".repeat(100);
     for (schema, raw) in [(doubling, r#"{"x": 1}"#), (deeper, nested.as_str())] {
-        let schema = InputSchema::open(&schema).unwrap();
+        let schema = InputSchema::compile_open(&schema).unwrap();
         let invalid = Arguments::parse(&schema, raw.as_bytes()).unwrap_err();
         assert!(invalid.to_string().contains("too large"), "{invalid}");
         assert!(Arguments::parse(&schema, b"{}").is_ok());
@@ -222,7 +222,7 @@ fn deep_arguments_under_deep_schemas_do_no_harm() {
 
 #[test]
 fn references_by_anchor_and_by_the_schemas_own_name_are_followed() {
-    let schema = closed(&json!({
+    let schema = closed_schema(&json!({
         "$id": "https://example.com/forecast",
         "$defs": { "a b": { "type": "integer", "$anchor": "day" } },
         "properties": {

@@ -32,7 +32,7 @@ pub(super) fn is_bearable(schema: &Value, outline: &SchemaOutline, value: &Value
         outline,
         steps: HashMap::new(),
     };
-    effort.look(schema, value, 0).is_ok()
+    effort.count_steps(schema, value, 0).is_ok()
 }
 
 /// A counter of steps.
@@ -44,7 +44,7 @@ struct EffortCounter<'s> {
 }
 
 impl<'s> EffortCounter<'s> {
-    fn look(
+    fn count_steps(
         &mut self,
         schema: &'s Value,
         value: &Value,
@@ -53,13 +53,13 @@ impl<'s> EffortCounter<'s> {
         let Value::Object(keywords) = schema else {
             return Ok(1);
         };
-        let look = (std::ptr::from_ref(schema), std::ptr::from_ref(value));
-        match self.steps.get(&look) {
+        let visit = (std::ptr::from_ref(schema), std::ptr::from_ref(value));
+        match self.steps.get(&visit) {
             Some(Some(steps)) => return Ok(*steps),
             // The schema refers to itself for the same value, so the check would not end.
             Some(None) => return Err(EffortExceeded),
             None if depth > MAX_DEPTH => return Err(EffortExceeded),
-            None => self.steps.insert(look, None),
+            None => self.steps.insert(visit, None),
         };
         let mut steps = 1;
         for (keyword, operand) in keywords {
@@ -74,7 +74,7 @@ impl<'s> EffortCounter<'s> {
         if steps > MAX_STEPS {
             return Err(EffortExceeded);
         }
-        self.steps.insert(look, Some(steps));
+        self.steps.insert(visit, Some(steps));
         Ok(steps)
     }
 
@@ -100,37 +100,37 @@ impl<'s> EffortCounter<'s> {
                     .outline
                     .follow(reference, self.schema)
                     .ok_or(EffortExceeded)?;
-                steps += self.look(target, value, depth)?;
+                steps += self.count_steps(target, value, depth)?;
             }
             "allOf" | "anyOf" | "oneOf" | "not" | "if" | "then" | "else" | "dependentSchemas"
             | "dependencies" => {
                 for schema in each(operand, keyword) {
-                    steps += self.look(schema, value, depth)?;
+                    steps += self.count_steps(schema, value, depth)?;
                 }
             }
             "properties" => {
                 for (name, member) in members() {
                     if let Some(schema) = operand.get(name) {
-                        steps += self.look(schema, member, depth)?;
+                        steps += self.count_steps(schema, member, depth)?;
                     }
                 }
             }
             "patternProperties" | "additionalProperties" | "unevaluatedProperties" => {
                 for schema in each(operand, keyword) {
                     for (_, member) in members() {
-                        steps += self.look(schema, member, depth)?;
+                        steps += self.count_steps(schema, member, depth)?;
                     }
                 }
             }
             "propertyNames" => {
                 for _ in members() {
-                    steps += self.look(operand, &NAME, depth)?;
+                    steps += self.count_steps(operand, &NAME, depth)?;
                 }
             }
             "items" | "prefixItems" | "additionalItems" | "unevaluatedItems" | "contains" => {
                 for schema in each(operand, keyword) {
                     for item in items() {
-                        steps += self.look(schema, item, depth)?;
+                        steps += self.count_steps(schema, item, depth)?;
                     }
                 }
             }

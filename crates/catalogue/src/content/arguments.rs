@@ -79,7 +79,7 @@ impl Arguments {
             declared.push(one);
         }
         let schema = json!({ "type": "object", "properties": properties, "required": required });
-        let schema = InputSchema::closed(&schema)
+        let schema = InputSchema::compile_closed(&schema)
             .map_err(|unusable| {
                 // Any other fault is in a property and has a path.
                 if let (Some(node), UnusableSchema::Invalid { path, problem }) = (node, unusable) {

@@ -7,7 +7,7 @@ use nix::unistd::Uid;
 
 use super::{Case, RecordedOutput, RunError, tasks_of_the_user, until};
 
-fn failed(ended: &Result<String, RunError>) -> bool {
+fn is_failure(ended: &Result<String, RunError>) -> bool {
     matches!(ended, Err(RunError::Failed(_)))
 }
 
@@ -27,7 +27,7 @@ async fn memory_is_refused_above_its_limit() {
     assert_eq!(case.script(hog).await.unwrap(), "40000000\n");
     case.program.limits.memory = Some(32 << 20);
     let ended = case.script(hog).await;
-    assert!(failed(&ended), "{ended:?}");
+    assert!(is_failure(&ended), "{ended:?}");
 }
 
 #[tokio::test]
@@ -37,12 +37,12 @@ async fn files_are_few_and_small() {
     case.program.limits.files = Some(16);
     assert_eq!(case.script(many).await.unwrap(), "open\n");
     case.program.limits.files = Some(5);
-    assert!(failed(&case.script(many).await));
+    assert!(is_failure(&case.script(many).await));
 
     let mut case = Case::shell();
     case.program.limits.file_size = Some(1_000);
     let write = "head -c 1000 /dev/zero > full; head -c 1001 /dev/zero > over";
-    assert!(failed(&case.script(write).await));
+    assert!(is_failure(&case.script(write).await));
     let size = |name| fs::metadata(case.path().join(name)).unwrap().len();
     assert_eq!((size("full"), size("over")), (1_000, 1_000));
 }
@@ -54,7 +54,7 @@ async fn a_fork_bomb_stays_within_its_processes() {
     fs::set_permissions(case.path(), fs::Permissions::from_mode(0o777)).unwrap();
     // A shell that cannot fork exits. The first shell forks before any process has reached the limit.
     let bomb = "bomb() { bomb & bomb & exec tail -f $0/log; }";
-    let mut given = case.given(&format!(
+    let mut given = case.script_input(&format!(
         "exec 2>$0/told; {bomb}; bomb & exec tail -f $0/log"
     ));
     let mut others = tasks_of_the_user();
@@ -73,7 +73,7 @@ async fn a_fork_bomb_stays_within_its_processes() {
         let run = case.program.run(given, &mut heard);
         tokio::pin!(run);
         let met = until("the bomb meets its limit", || {
-            most = most.max(case.running());
+            most = most.max(case.count_processes());
             let told = fs::read_to_string(case.path().join("told"));
             most > ALLOWED / 4 && told.is_ok_and(|told| told.contains("Cannot fork"))
         });
@@ -82,7 +82,7 @@ async fn a_fork_bomb_stays_within_its_processes() {
             () = met => {}
         }
     }
-    until("nothing is left", || case.running() == 0).await;
+    until("nothing is left", || case.count_processes() == 0).await;
     // The count does not include the supervisor.
     assert!(most <= ALLOWED + 1, "{most}");
 }

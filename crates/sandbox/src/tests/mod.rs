@@ -71,11 +71,11 @@ impl Case {
 
     /// Runs a shell script and returns its output. `$0` is the case's directory.
     async fn script(&self, script: &str) -> Result<String, RunError> {
-        let heard = self.run(self.given(script)).await?;
+        let heard = self.run(self.script_input(script)).await?;
         Ok(String::from_utf8(heard.output).unwrap())
     }
 
-    fn given(&self, script: &str) -> RunInput {
+    fn script_input(&self, script: &str) -> RunInput {
         let directory = self.path().to_str().unwrap().to_owned();
         RunInput {
             words: vec!["-c".to_owned(), script.to_owned(), directory],
@@ -84,7 +84,7 @@ impl Case {
     }
 
     /// Returns the number of processes that have the case's directory on their command line.
-    fn running(&self) -> usize {
+    fn count_processes(&self) -> usize {
         let marker = self.path().to_str().unwrap();
         let processes = fs::read_dir("/proc").unwrap();
         processes
@@ -155,7 +155,7 @@ async fn standard_input_is_the_text_or_empty() {
 
     let unread = RunInput {
         stdin: Some(text),
-        ..Case::shell().given("echo unread")
+        ..Case::shell().script_input("echo unread")
     };
     let heard = Case::shell().run(unread).await.unwrap();
     assert_eq!(heard.output, b"unread\n");
@@ -167,7 +167,7 @@ async fn output_over_the_cap_ends_the_program() {
     case.program.max_output = 100_000;
     let endless = case.script("while :; do echo $0; done").await;
     assert!(matches!(endless, Err(RunError::TooLarge)), "{endless:?}");
-    until("nothing is left", || case.running() == 0).await;
+    until("nothing is left", || case.count_processes() == 0).await;
     let exact = case.script("head -c 100000 /dev/zero").await.unwrap();
     assert_eq!(exact.len(), 100_000);
 }
@@ -184,17 +184,17 @@ async fn a_listener_that_has_enough_ends_the_program() {
     }
     let case = Case::shell();
     let mut first = First(Vec::new());
-    let given = case.given("echo first; exec tail -f $0/log");
+    let given = case.script_input("echo first; exec tail -f $0/log");
     case.program.run(given, &mut first).await.unwrap();
     assert_eq!(first.0, b"first\n");
-    until("nothing is left", || case.running() == 0).await;
+    until("nothing is left", || case.count_processes() == 0).await;
 }
 
 #[tokio::test]
 async fn error_lines_are_lines_of_standard_error() {
     let case = Case::shell();
     let script = "printf 'one\\ntwo\\033[1m\\r\\n' >&2; echo result; printf cut >&2; head -c 9000 /dev/zero | tr '\\0' x >&2; echo >&2";
-    let heard = case.run(case.given(script)).await.unwrap();
+    let heard = case.run(case.script_input(script)).await.unwrap();
     assert_eq!(heard.output, b"result\n");
     let [one, two, long] = heard.error_lines.as_slice() else {
         panic!("{:?}", heard.error_lines);

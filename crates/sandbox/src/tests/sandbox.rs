@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use super::Case;
 use crate::{KernelSupport, Sandbox};
 
-fn sandboxed(network: bool) -> Option<Case> {
+fn create_sandboxed_case(network: bool) -> Option<Case> {
     if !KernelSupport::probe().files {
         eprintln!("skipped: this kernel has no Landlock");
         return None;
@@ -27,7 +27,9 @@ fn sandboxed(network: bool) -> Option<Case> {
 
 #[tokio::test]
 async fn reads_and_writes_stay_inside() {
-    let Some(case) = sandboxed(false) else { return };
+    let Some(case) = create_sandboxed_case(false) else {
+        return;
+    };
     let script = "
         try() { eval \"$1\" >/dev/null 2>&1 && echo \"yes: $1\" || echo \"no:  $1\"; }
         try 'cat read/file'
@@ -85,7 +87,7 @@ async fn the_network_is_closed_unless_named() {
     let port = server.local_addr().unwrap().port();
     let connect = format!("(: </dev/tcp/127.0.0.1/{port}) 2>/dev/null && echo open || echo closed");
     for (network, told) in [(false, "closed\n"), (true, "open\n")] {
-        let Some(case) = sandboxed(network) else {
+        let Some(case) = create_sandboxed_case(network) else {
             return;
         };
         assert_eq!(case.script(&connect).await.unwrap(), told);

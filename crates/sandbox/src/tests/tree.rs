@@ -13,7 +13,7 @@ const FAMILY: &str = "
 async fn a_dropped_call_takes_the_whole_tree_along() {
     let case = Case::shell();
     let script = format!("{FAMILY} trap '' TERM INT HUP; exec tail -f $0/log");
-    let given = case.given(&script);
+    let given = case.script_input(&script);
     let mut heard = super::RecordedOutput::default();
     {
         let run = case.program.run(given, &mut heard);
@@ -24,7 +24,7 @@ async fn a_dropped_call_takes_the_whole_tree_along() {
             () = until("all of it runs", tails) => {}
         }
     }
-    until("nothing is left", || case.running() == 0).await;
+    until("nothing is left", || case.count_processes() == 0).await;
 }
 
 #[tokio::test]
@@ -33,7 +33,7 @@ async fn what_a_program_leaves_behind_is_gone_with_its_result() {
     let script =
         format!("{FAMILY} until [ $(pgrep -fc \"^tail -f $0/log\") = 3 ]; do :; done; echo done");
     assert_eq!(case.script(&script).await.unwrap(), "done\n");
-    assert_eq!(case.running(), 0);
+    assert_eq!(case.count_processes(), 0);
 }
 
 #[tokio::test]

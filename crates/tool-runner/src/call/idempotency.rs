@@ -12,7 +12,7 @@ use wardgate_telemetry::names;
 use super::{AdmittedCall, CallEnd, EndedRun};
 use crate::failure::{Failure, ToolEffect};
 use crate::loaded::SharedState;
-use crate::sorted_arguments::sorted;
+use crate::sorted_arguments::to_sorted_json;
 use crate::store::keyed::{KeyedCall, KeyedCallState, KeyedOutcome};
 use crate::wire;
 use wardgate_rpc::client::CallEvent;
@@ -39,7 +39,7 @@ impl AdmittedCall {
             caller: &self.caller,
             tool: tool.tool.facts().name.as_str(),
             key,
-            arguments: Digest::compute(sorted(arguments).as_bytes()),
+            arguments: Digest::compute(to_sorted_json(arguments).as_bytes()),
             terms: Digest::of_texts(&self.terms().each_ref().map(String::as_str)),
             deadline: now.plus(tool.time_limit),
         };
@@ -72,7 +72,7 @@ impl AdmittedCall {
             Ok(KeyedCallState::Waiting(_)) => {
                 return self.fail_without_rows(&Failure::not_waiting()).end;
             }
-            Ok(state) => return self.fail_without_rows(&Failure::keyed(&state)).end,
+            Ok(state) => return self.fail_without_rows(&Failure::for_key_state(&state)).end,
             Err(error) => {
                 warn!({ names::CALL_ID } = %id, %error, "a call with an idempotency key cannot run without the store");
                 return self.fail_without_rows(&Failure::no_store()).end;
@@ -86,7 +86,7 @@ impl AdmittedCall {
             // A call with an idempotency key never becomes a task.
             CallEnd::Task(_) => Vec::new(),
         };
-        let ending = ending(&ended, &bytes, is_resumed);
+        let ending = outcome_to_store(&ended, &bytes, is_resumed);
         if let Err(error) = store.finish(ticket, ending).await {
             // The state of the key is then `unknown`, which is safe because the call never runs again.
             warn!({ names::CALL_ID } = %id, %error, "the outcome of a call with an idempotency key was not stored");
@@ -96,7 +96,7 @@ impl AdmittedCall {
 }
 
 /// Returns what is stored for the key after a round ended; `bytes` is the encoded end of the round.
-fn ending<'a>(ended: &EndedRun, bytes: &'a [u8], is_resumed: bool) -> KeyedOutcome<'a> {
+fn outcome_to_store<'a>(ended: &EndedRun, bytes: &'a [u8], is_resumed: bool) -> KeyedOutcome<'a> {
     match (&ended.end, ended.effect) {
         // A request to connect is not stored: the caller repeats the call after connecting, and would get the stored
         // request again.
@@ -136,7 +136,7 @@ mod tests {
                 connect,
             };
             let end = CallEnd::InputRequired(required);
-            ending(&EndedRun { end, effect }, b"", is_resumed)
+            outcome_to_store(&EndedRun { end, effect }, b"", is_resumed)
         };
         let connect = || {
             Some(ConnectTarget {

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 
 impl AdmittedCall {
     /// Turns the error message of an upstream into a failure, redacted as the permit requires.
-    pub(super) fn reported(&self, words: String) -> Failure {
+    pub(super) fn reported_failure(&self, words: String) -> Failure {
         let shape = self.tool.tool.result();
         let class = shape.class(ERROR);
         let tier = self.permit.tier(class);
@@ -31,7 +31,7 @@ impl AdmittedCall {
     pub(super) fn protocol_error(self, error: UpstreamRpcError) -> EndedRun {
         let released = self.released_error(&error);
         let phi = self.tool.tool.result().class(ERROR).is_phi();
-        let failure = self.reported(error.message);
+        let failure = self.reported_failure(error.message);
         let mut ended = self.fail_without_rows(&failure);
         if let CallEnd::Result(result) = &mut ended.end {
             result.error = released.into();

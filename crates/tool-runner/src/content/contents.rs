@@ -55,7 +55,7 @@ impl Origin {
     }
 
     /// Returns a URI of `source` in the form that clients know.
-    pub(crate) fn shown<'u>(&self, source: &str, uri: &'u str) -> Cow<'u, str> {
+    pub(crate) fn client_uri<'u>(&self, source: &str, uri: &'u str) -> Cow<'u, str> {
         match self {
             Self::Own(_) => uri.into(),
             Self::Upstream(_) => {
@@ -151,9 +151,9 @@ impl Contents {
             .skills
             .extend(entries.skills(&listed.unwrap_or_default()));
         let missing = [
-            following.prompts.missing(),
-            following.resources.missing(),
-            following.skills.missing(),
+            following.prompts.missing_servers(),
+            following.resources.missing_servers(),
+            following.skills.missing_servers(),
         ];
         let mut tags = settings.tags.clone();
         tags.push(format!("upstream:{source}"));

@@ -44,7 +44,7 @@ fn reported_error_text(is_about_arguments: bool) -> &'static str {
 }
 
 impl GetError {
-    pub(crate) fn failed(kind: Reason, words: &'static str) -> Self {
+    pub(crate) fn with_reason(kind: Reason, words: &'static str) -> Self {
         Self::Failed {
             status: Status::Error,
             kind,
@@ -53,7 +53,7 @@ impl GetError {
     }
 
     pub(crate) fn too_large() -> Self {
-        Self::failed(
+        Self::with_reason(
             Reason::RESULT_TOO_LARGE,
             "The result exceeds the size limit.",
         )
@@ -72,7 +72,7 @@ impl GetError {
     }
 
     /// Returns the status and the kind of error for the audit record.
-    pub(crate) fn recorded(&self) -> (Status, Reason) {
+    pub(crate) fn status_and_reason(&self) -> (Status, Reason) {
         match self {
             Self::Unknown => (Status::InvalidArguments, Reason::UNKNOWN),
             Self::Invalid(_)

@@ -155,7 +155,7 @@ impl<'a> Output<'a> {
 
     /// Takes one row. A row that the row rule does not admit is dropped immediately.
     pub(crate) fn row(&mut self, row: Row) -> ControlFlow<()> {
-        let flow = self.judged(row);
+        let flow = self.retain_if_selected(row);
         if self.caps.stops {
             flow
         } else {
@@ -163,7 +163,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    fn judged(&mut self, row: Row) -> ControlFlow<()> {
+    fn retain_if_selected(&mut self, row: Row) -> ControlFlow<()> {
         if self.is_full() {
             return ControlFlow::Break(());
         }
@@ -214,7 +214,7 @@ impl<'a> Output<'a> {
 
     /// Takes a JSON document, whose rows are where `result.rows` and `result.columns` say.
     pub(crate) fn document(&mut self, document: Value) -> Result<ControlFlow<()>, ExecutorError> {
-        if let Some(error) = self.reported(&document) {
+        if let Some(error) = self.reported_error(&document) {
             return Err(error);
         }
         let rows = match &self.shape.rows {
@@ -241,7 +241,7 @@ impl<'a> Output<'a> {
     }
 
     /// Returns the error that a document contains at the place that `result.error` names.
-    pub(crate) fn reported(&self, document: &Value) -> Option<ExecutorError> {
+    pub(crate) fn reported_error(&self, document: &Value) -> Option<ExecutorError> {
         let found = self.shape.error.as_ref()?.first(document)?;
         match found {
             Value::Null => None,
@@ -287,7 +287,10 @@ impl<'a> Output<'a> {
     }
 
     /// Takes the result of an MCP server that is passed on unchanged.
-    pub(crate) fn unchanged(&mut self, result: UnchangedResult) -> Result<(), ExecutorError> {
+    pub(crate) fn set_unchanged_result(
+        &mut self,
+        result: UnchangedResult,
+    ) -> Result<(), ExecutorError> {
         if result.size() > self.caps.bytes {
             return Err(ExecutorError::TooLarge);
         }
@@ -296,7 +299,7 @@ impl<'a> Output<'a> {
     }
 
     /// Takes the rows of a result that was redacted earlier.
-    pub(crate) fn released(
+    pub(crate) fn set_released_rows(
         &mut self,
         rows: Redacted<Vec<Row>>,
         counts: RedactionCounts,
@@ -330,7 +333,7 @@ impl<'a> Output<'a> {
     }
 
     /// Forwards that an elicitation is complete, unless the permit restricts what may be seen.
-    pub(crate) fn completed(&mut self, elicitation: String) {
+    pub(crate) fn forward_completion(&mut self, elicitation: String) {
         if let Some(audience) = self.audience.filter(Audience::may_read_texts) {
             audience.send_event(CallEvent::Completed(elicitation));
         }
@@ -344,7 +347,7 @@ impl<'a> Output<'a> {
     }
 
     /// Suspends the run until the client has answered.
-    pub(crate) fn suspended(&mut self, suspended: SuspendedRound) {
+    pub(crate) fn suspend_run(&mut self, suspended: SuspendedRound) {
         self.retained.suspended = Some(suspended);
     }
 

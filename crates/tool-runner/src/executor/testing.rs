@@ -143,7 +143,7 @@ fn parse(sources: &str, execute: &str, result: &str) -> Result<Catalogue, String
 }
 
 /// Returns the text of a refusal that the caller reads.
-pub(super) fn said(error: ExecutorError) -> String {
+pub(super) fn refusal_text(error: ExecutorError) -> String {
     match error {
         ExecutorError::Refused { text, .. } | ExecutorError::Unavailable { text, .. } => text,
         other => panic!("{other}"),

@@ -80,11 +80,11 @@ async fn follow<L: ServerListing>(
         changes.mark_unchanged();
         if let Ok(list) = L::fetch(&upstream, Instant::now() + PATIENCE).await {
             failures = 0;
-            roster.answered(&source, list);
+            roster.record_list(&source, list);
         } else {
             // The reason is not logged here, because the client of the server logs it.
             failures += 1;
-            roster.failed(&source);
+            roster.record_failure(&source);
         }
         health.mark_unchanged();
         let answered = Instant::now();

@@ -33,14 +33,14 @@ impl<T: Clone + Default + PartialEq> Roster<T> {
     }
 
     /// Returns the servers that did not answer the last request.
-    pub(crate) fn missing(&self) -> BTreeSet<String> {
+    pub(crate) fn missing_servers(&self) -> BTreeSet<String> {
         let servers = self.servers();
         let missing = servers.iter().filter(|(_, server)| server.is_missing);
         missing.map(|(source, _)| source.clone()).collect()
     }
 
     /// Records that a server returned `list`.
-    pub(crate) fn answered(&self, source: &str, list: T) {
+    pub(crate) fn record_list(&self, source: &str, list: T) {
         self.change(source, |server| {
             let is_news = server.is_missing || server.list.as_ref() != Some(&list);
             server.is_missing = false;
@@ -50,7 +50,7 @@ impl<T: Clone + Default + PartialEq> Roster<T> {
     }
 
     /// Records that a server did not answer. Its last list is kept.
-    pub(crate) fn failed(&self, source: &str) {
+    pub(crate) fn record_failure(&self, source: &str) {
         self.change(source, |server| {
             !std::mem::replace(&mut server.is_missing, true)
         });

@@ -93,7 +93,7 @@ impl ImportedSource {
 }
 
 /// Returns the approved tools and instructions of `source`.
-fn approved(pins: &Pins, source: &str) -> List {
+fn approved_list(pins: &Pins, source: &str) -> List {
     let instructions = pins.instructions(source);
     let instructions = instructions.and_then(CanonicalDefinition::instructions);
     List {
@@ -122,7 +122,7 @@ pub(super) fn judge(
     }
     let mut judged = Vec::new();
     for source in importing {
-        let list = list(&source.name).unwrap_or_else(|| approved(pins, &source.name));
+        let list = list(&source.name).unwrap_or_else(|| approved_list(pins, &source.name));
         let definitions: Vec<&str> = list.tools.iter().map(String::as_str).collect();
         let offer = UpstreamOffer {
             source: &source.name,

@@ -128,7 +128,7 @@ impl Importer {
         let mut instructions = BTreeMap::new();
         for (source, judged) in importing.iter().zip(&mut judged) {
             let required = self.roster.list(&source.name).unwrap_or_default().required;
-            tools.extend(approved(source, judged, &pins, &required));
+            tools.extend(import_approved_tools(source, judged, &pins, &required));
             let said = judged
                 .iter()
                 .filter(|it| it.judged == PinJudgement::Approved);
@@ -145,7 +145,7 @@ impl Importer {
         state
             .approval_states
             .update(&importing, &judged, &pins, &self.recorder);
-        let missing = self.roster.missing();
+        let missing = self.roster.missing_servers();
         catalogue.import(Imports {
             tools,
             instructions,
@@ -204,7 +204,7 @@ impl Importer {
 
 /// Returns the tools of `source` that can be offered, as they are pinned. An approved tool that cannot be imported is
 /// marked as refused.
-fn approved(
+fn import_approved_tools(
     source: &ImportedSource,
     judged: &mut [JudgedTool],
     pins: &Pins,

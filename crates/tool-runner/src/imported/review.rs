@@ -76,7 +76,7 @@ impl Review {
         let lock = lock_path(path);
         let pins = Pins::load(&lock).map_err(|fault| Error::Catalogue(vec![fault]))?;
         let importing = ImportedSource::from_catalogue(&catalogue);
-        let answers = ask(&catalogue, &importing, ambient).await?;
+        let answers = fetch_lists(&catalogue, &importing, ambient).await?;
         let judged = importing::judge(&importing, &catalogue, &pins, |source| {
             answers.get(source)?.as_ref().ok().cloned()
         });
@@ -215,7 +215,7 @@ impl Selection {
 }
 
 /// Requests the list of each source concurrently. Returns the list, or the reason why it is not known.
-async fn ask(
+async fn fetch_lists(
     catalogue: &Catalogue,
     importing: &[ImportedSource],
     ambient: &Ambient,

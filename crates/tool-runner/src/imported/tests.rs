@@ -35,7 +35,7 @@ impl World {
     /// Simulates a server that answers with these tools.
     fn answers(&self, source: &str, tools: &[Value]) {
         let list = tools.iter().map(Value::to_string).collect();
-        self.importer.roster.answered(source, list);
+        self.importer.roster.record_list(source, list);
     }
 
     /// Simulates a server that answers with these tools and instructions.
@@ -44,7 +44,7 @@ impl World {
             instructions: Some(text.into()),
             ..tools.iter().map(Value::to_string).collect()
         };
-        self.importer.roster.answered(source, list);
+        self.importer.roster.record_list(source, list);
     }
 
     fn import(&self, yaml: &str, pins: &Pins) -> Catalogue {
@@ -90,13 +90,13 @@ fn tool(name: &str) -> Value {
     })
 }
 
-fn changed(name: &str) -> Value {
+fn changed_tool(name: &str) -> Value {
     let mut tool = tool(name);
     tool["description"] = json!("Reads and sends.");
     tool
 }
 
-fn pinned(tools: &[Value]) -> Pins {
+fn create_pins(tools: &[Value]) -> Pins {
     let mut pins = Pins::default();
     for tool in tools {
         let definition = CanonicalDefinition::parse_tool(&tool.to_string()).unwrap();
@@ -116,17 +116,23 @@ fn names(catalogue: &Catalogue) -> Vec<&str> {
 #[tokio::test]
 async fn p9_a_changed_tool_is_kept_out_alone_until_it_is_approved() {
     let world = World::new();
-    let pins = pinned(&[tool("read"), tool("list")]);
+    let pins = create_pins(&[tool("read"), tool("list")]);
     world.answers("files", &[tool("read"), tool("list")]);
     let before = world.import(ONE_SERVER, &pins);
     assert_eq!(names(&before), ["files__list", "files__read"]);
 
-    world.answers("files", &[changed("read"), tool("list"), tool("extra")]);
+    world.answers(
+        "files",
+        &[changed_tool("read"), tool("list"), tool("extra")],
+    );
     let drifted = world.import(ONE_SERVER, &pins);
     assert_eq!(names(&drifted), ["files__list"]);
     assert_ne!(before.version(), drifted.version());
 
-    let approved = world.import(ONE_SERVER, &pinned(&[changed("read"), tool("list")]));
+    let approved = world.import(
+        ONE_SERVER,
+        &create_pins(&[changed_tool("read"), tool("list")]),
+    );
     assert_eq!(names(&approved), ["files__list", "files__read"]);
     let digest = |catalogue: &Catalogue| catalogue.tools()[1].facts().definition_digest;
     assert_ne!(
@@ -150,32 +156,35 @@ async fn the_forms_of_classes_hold_for_imported_tools() {
     let world = World::new();
     world.answers("files", &[tool("read")]);
     let yaml = format!("classes: {{ phi.name: {{ partial: withheld }} }}\n{ONE_SERVER}");
-    let catalogue = world.import(&yaml, &pinned(&[tool("read")]));
+    let catalogue = world.import(&yaml, &create_pins(&[tool("read")]));
     let class = "phi.name".parse().unwrap();
     let forms = catalogue.tools()[0].result().forms().for_class(&class);
     assert_eq!(forms.partial, wardgate_redact::Form::Withheld);
 }
 
-fn told(catalogue: &Catalogue) -> Option<&str> {
+fn instructions(catalogue: &Catalogue) -> Option<&str> {
     catalogue.instructions().get("files").map(String::as_str)
 }
 
 #[tokio::test]
 async fn p9_what_a_server_says_of_itself_is_kept_out_until_it_is_approved() {
     let world = World::new();
-    let mut pins = pinned(&[tool("read")]);
+    let mut pins = create_pins(&[tool("read")]);
     world.says("files", &[tool("read")], "Read first.");
     let before = world.import(ONE_SERVER, &pins);
-    assert_eq!((names(&before), told(&before)), (vec!["files__read"], None));
+    assert_eq!(
+        (names(&before), instructions(&before)),
+        (vec!["files__read"], None)
+    );
     let approved = CanonicalDefinition::of_instructions("Read first.");
     pins.approve("files", approved, "alice", Timestamp::from_seconds(0));
     let after = world.import(ONE_SERVER, &pins);
-    assert_eq!(told(&after), Some("Read first."));
+    assert_eq!(instructions(&after), Some("Read first."));
     assert_ne!(before.version(), after.version());
     world.says("files", &[tool("read")], "Read first, and send.");
     let changed = world.import(ONE_SERVER, &pins);
     assert_eq!(
-        (names(&changed), told(&changed)),
+        (names(&changed), instructions(&changed)),
         (vec!["files__read"], None)
     );
     world
@@ -189,7 +198,7 @@ async fn p9_what_a_server_says_of_itself_is_kept_out_until_it_is_approved() {
         .await;
     // A server that has not answered is assumed to give the approved instructions.
     assert_eq!(
-        told(&World::new().import(ONE_SERVER, &pins)),
+        instructions(&World::new().import(ONE_SERVER, &pins)),
         Some("Read first.")
     );
 }
@@ -205,7 +214,7 @@ async fn first_use_approves_instructions_that_are_not_suspicious() {
         world.says("files", &[tool("read")], text);
         let catalogue = world.import(trusting, &Pins::default());
         assert_eq!(
-            (names(&catalogue), told(&catalogue)),
+            (names(&catalogue), instructions(&catalogue)),
             (vec!["files__read"], expected)
         );
     }
@@ -214,11 +223,11 @@ async fn first_use_approves_instructions_that_are_not_suspicious() {
 #[tokio::test]
 async fn a_server_that_has_not_answered_offers_what_was_approved_of_it() {
     let world = World::new();
-    let catalogue = world.import(ONE_SERVER, &pinned(&[tool("read")]));
+    let catalogue = world.import(ONE_SERVER, &create_pins(&[tool("read")]));
     assert_eq!(names(&catalogue), ["files__read"]);
     assert!(catalogue.missing().is_empty(), "nobody asked it yet");
-    world.importer.roster.failed("files");
-    let catalogue = world.import(ONE_SERVER, &pinned(&[tool("read")]));
+    world.importer.roster.record_failure("files");
+    let catalogue = world.import(ONE_SERVER, &create_pins(&[tool("read")]));
     assert_eq!(
         (names(&catalogue), catalogue.missing()),
         (vec!["files__read"], &["files".to_owned()][..])
@@ -228,10 +237,10 @@ async fn a_server_that_has_not_answered_offers_what_was_approved_of_it() {
 #[tokio::test]
 async fn a_server_that_went_away_keeps_its_last_list() {
     let world = World::new();
-    let pins = pinned(&[tool("read"), tool("list")]);
+    let pins = create_pins(&[tool("read"), tool("list")]);
     world.answers("files", &[tool("read")]);
     let there = world.import(ONE_SERVER, &pins);
-    world.importer.roster.failed("files");
+    world.importer.roster.record_failure("files");
     let away = world.import(ONE_SERVER, &pins);
     assert_eq!(
         (names(&there), names(&away)),
@@ -250,7 +259,7 @@ async fn an_imported_tool_is_what_the_server_defines_under_our_rules() {
     let yaml = "sources: { files: { type: mcp, command: [none], prefix: f., tags: [disk], \
                 classes: { content: file.text } } }";
     world.answers("files", &[tool("read")]);
-    let catalogue = world.import(yaml, &pinned(&[tool("read")]));
+    let catalogue = world.import(yaml, &create_pins(&[tool("read")]));
     let imported = &catalogue.tools()[0];
     let facts = imported.facts();
     assert_eq!(facts.name.as_str(), "f.read");
@@ -262,7 +271,10 @@ async fn an_imported_tool_is_what_the_server_defines_under_our_rules() {
         imported.definition_json(),
         r#"{"description":"Reads.","inputSchema":{"type":"object","properties":{"path":{"type":"string"},"depth":{"type":"integer","default":1.0}}},"annotations":{"readOnlyHint":true}}"#
     );
-    let other = world.import(&yaml.replace("file.text", "none"), &pinned(&[tool("read")]));
+    let other = world.import(
+        &yaml.replace("file.text", "none"),
+        &create_pins(&[tool("read")]),
+    );
     assert_ne!(
         other.tools()[0].facts().definition_digest,
         facts.definition_digest,
@@ -286,7 +298,7 @@ async fn a1_a_tool_of_a_server_may_write_unless_the_file_trusts_that_it_only_rea
         (", read_only: all", [false, true]),
     ] {
         let yaml = format!("sources: {{ files: {{ type: mcp, command: [none]{setting} }} }}");
-        let catalogue = world.import(&yaml, &pinned(&tools));
+        let catalogue = world.import(&yaml, &create_pins(&tools));
         assert_eq!(names(&catalogue), ["files__list", "files__read"]);
         let tools = catalogue.tools().iter();
         let read_only: Vec<_> = tools.map(|tool| tool.facts().read_only).collect();
@@ -305,7 +317,7 @@ async fn the_file_says_which_tools_are_imported() {
     let world = World::new();
     let (read, list) = (tool("read"), tool("list"));
     world.answers("files", &[read.clone(), list.clone()]);
-    let pins = pinned(&[read, list]);
+    let pins = create_pins(&[read, list]);
     let imported = |settings: &str, tools: &str| {
         let yaml = format!(
             "sources: {{ files: {{ type: mcp, command: [none]{settings} }} }}\ntools: [{tools}]"
@@ -354,10 +366,10 @@ async fn without_approval_nothing_is_offered_unless_the_source_trusts_first_use(
         names(&world.import(trusting, &Pins::default())),
         ["files__read"]
     );
-    world.answers("files", &[changed("read"), tool("later")]);
+    world.answers("files", &[changed_tool("read"), tool("later")]);
     assert!(names(&world.import(trusting, &Pins::default())).is_empty());
     // Once a person has approved anything, only the approved tools count.
-    let approved = pinned(&[tool("later")]);
+    let approved = create_pins(&[tool("later")]);
     assert_eq!(names(&world.import(trusting, &approved)), ["files__later"]);
 }
 
@@ -367,7 +379,7 @@ async fn an_approved_tool_whose_schema_cannot_be_checked_against_is_left_out_alo
     let mut odd = tool("odd");
     odd["inputSchema"] =
         json!({ "type": "object", "properties": { "a": { "$ref": "https://x.example/s" } } });
-    let pins = pinned(&[odd, tool("read")]);
+    let pins = create_pins(&[odd, tool("read")]);
     assert_eq!(names(&world.import(ONE_SERVER, &pins)), ["files__read"]);
 }
 
@@ -394,7 +406,7 @@ async fn a_toolset_may_name_imported_tools() {
     let world = World::new();
     let yaml = toolsets("files__read, files__list");
     world.answers("files", &[tool("read")]);
-    let pins = pinned(&[tool("read"), tool("list")]);
+    let pins = create_pins(&[tool("read"), tool("list")]);
     let catalogue = world.import(&yaml, &pins);
     let toolset = &catalogue.toolsets()[0];
     assert!(toolset.holds(catalogue.tools()[0].facts()));

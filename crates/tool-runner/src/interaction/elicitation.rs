@@ -12,7 +12,7 @@ use wardgate_rpc::client::{InputRequired, ResultFacts};
 use super::Interaction;
 use super::state::{NextStep, ResumptionState, SuspensionKey};
 use super::suspended_exchanges::SuspendedExchanges;
-use crate::sorted_arguments::sorted;
+use crate::sorted_arguments::to_sorted_json;
 use wardgate_mcp::error_code::INVALID_PARAMS;
 use wardgate_mcp_client::{
     Continuation, Responses, Round, RoundStart, ServerMessage, ServerTask, TaskStatus, Upstream,
@@ -56,7 +56,7 @@ impl ElicitedRequest<'_> {
                 definition,
                 arguments,
                 key,
-            } => Digest::of_texts(&[&definition.to_hex(), &sorted(arguments), key]),
+            } => Digest::of_texts(&[&definition.to_hex(), &to_sorted_json(arguments), key]),
             Self::Content {
                 definition,
                 decided,

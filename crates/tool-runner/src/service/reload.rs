@@ -130,13 +130,13 @@ pub(super) fn version(loaded: &LoadedCatalogue, switches: Option<&Switches>) -> 
         .collect();
     Digest::of_parts([
         loaded.version().as_bytes().as_slice(),
-        shown(loaded, switches).as_bytes(),
+        shown_version(loaded, switches).as_bytes(),
         format!("{shown_by_servers:?}").as_bytes(),
     ])
 }
 
 /// Returns the version of the part of the list that callers are shown.
-pub(super) fn shown(loaded: &LoadedCatalogue, switches: Option<&Switches>) -> Digest {
+pub(super) fn shown_version(loaded: &LoadedCatalogue, switches: Option<&Switches>) -> Digest {
     let switches = switches.map_or(0, Switches::version).to_be_bytes();
-    Digest::of_parts([loaded.shown().as_bytes().as_slice(), &switches])
+    Digest::of_parts([loaded.shown_version().as_bytes().as_slice(), &switches])
 }

@@ -97,7 +97,7 @@ impl Commands {
     }
 
     /// Returns the arguments that the program received, and deletes the record of them.
-    fn received(&self) -> Vec<String> {
+    fn take_arguments(&self) -> Vec<String> {
         let file = self.directory.path().join("received");
         let bytes = String::from_utf8(fs::read(&file).unwrap()).unwrap();
         fs::remove_file(file).unwrap();
@@ -147,7 +147,7 @@ async fn ten_thousand_hostile_values_arrive_as_they_are_and_do_nothing() {
             .call("list_words", &json!({ "values": values }))
             .await;
         assert!(!answer.0.is_error, "{}", answer.text());
-        let received = commands.received();
+        let received = commands.take_arguments();
         assert_eq!(received[0], "--");
         assert_eq!(received[1..], *values);
         commands.assert_untouched();
@@ -174,7 +174,7 @@ async fn a_template_keeps_its_words_whatever_the_values() {
             let option = format!("--option={value}");
             let inside = format!("a {value} b");
             let words = ["first", &option, other, &inside, "--", value];
-            assert_eq!(commands.received(), words);
+            assert_eq!(commands.take_arguments(), words);
         }
         commands.assert_untouched();
     }

@@ -69,16 +69,16 @@ impl Harness {
         self.terms_of(self.facts_of(kind).await, tier)
     }
 
-    fn ask(
+    fn content_request(
         &self,
         decided: &Value,
         wanted: Wanted,
         terms: Option<&PermitTerms>,
     ) -> pb::GetContentRequest {
-        self.ask_of("guides", decided, wanted, terms)
+        self.content_request_to("guides", decided, wanted, terms)
     }
 
-    pub(super) fn ask_of(
+    pub(super) fn content_request_to(
         &self,
         source: &str,
         decided: &Value,
@@ -161,13 +161,13 @@ async fn nothing_is_given_without_a_permit_for_it() {
         (&other, resource(), Some(&bound)),
     ] {
         let refused = harness
-            .got(harness.ask(decided, wanted, terms))
+            .got(harness.content_request(decided, wanted, terms))
             .await
             .unwrap_err();
         assert_eq!(refused.code(), tonic::Code::PermissionDenied, "{refused}");
     }
     let read = harness
-        .got(harness.ask(&uri, resource(), Some(&bound)))
+        .got(harness.content_request(&uri, resource(), Some(&bound)))
         .await
         .unwrap();
     assert_eq!(result(&read)["contents"][0]["text"], "Knock.");
@@ -182,7 +182,7 @@ async fn nothing_is_given_without_a_permit_for_it() {
         (&json!({}), resource()),
     ] {
         let refused = harness
-            .got(harness.ask(decided, wanted, Some(&resources)))
+            .got(harness.content_request(decided, wanted, Some(&resources)))
             .await
             .unwrap_err();
         assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused}");
@@ -200,7 +200,7 @@ async fn a_class_that_is_not_clear_leaves_as_its_tier_lets_it() {
     ] {
         let terms = harness.terms_for(OfferKind::Prompts, tier).await;
         let got = harness
-            .got(harness.ask(&name, prompt(r#"{"who":"Ann"}"#), Some(&terms)))
+            .got(harness.content_request(&name, prompt(r#"{"who":"Ann"}"#), Some(&terms)))
             .await
             .unwrap();
         let says = |role| json!({ "role": role, "content": { "type": "text", "text": shown } });
@@ -212,7 +212,7 @@ async fn a_class_that_is_not_clear_leaves_as_its_tier_lets_it() {
         assert_eq!((facts.rows, facts.fields_redacted, facts.phi), (2, 2, phi));
         let terms = harness.terms_for(OfferKind::Resources, tier).await;
         let read = harness
-            .got(harness.ask(&uri, resource(), Some(&terms)))
+            .got(harness.content_request(&uri, resource(), Some(&terms)))
             .await
             .unwrap();
         assert_eq!(
@@ -229,7 +229,7 @@ async fn what_does_not_fit_is_a_failure_in_words() {
         .terms_for(OfferKind::Prompts, ColumnTier::Clear)
         .await;
     let get = async |name: &str, wanted| {
-        let request = harness.ask(&json!({ "name": name }), wanted, Some(&terms));
+        let request = harness.content_request(&json!({ "name": name }), wanted, Some(&terms));
         let answer = harness.got(request).await.unwrap();
         assert!(answer.result_json.is_empty());
         (answer.facts.unwrap().error_kind, answer.error)
@@ -246,7 +246,7 @@ async fn what_does_not_fit_is_a_failure_in_words() {
         .terms_for(OfferKind::Resources, ColumnTier::Clear)
         .await;
     let answer = harness
-        .got(harness.ask(&uri, resource(), Some(&terms)))
+        .got(harness.content_request(&uri, resource(), Some(&terms)))
         .await
         .unwrap();
     assert_eq!(answer.facts.unwrap().error_kind, "unknown");
@@ -258,7 +258,7 @@ async fn an_argument_is_completed() {
     let terms = harness
         .terms_for(OfferKind::Prompts, ColumnTier::Dropped)
         .await;
-    let request = harness.ask(
+    let request = harness.content_request(
         &json!({ "name": "greet" }),
         completion("tone", "w"),
         Some(&terms),
@@ -282,7 +282,7 @@ async fn a_changed_file_is_in_force_and_what_it_offered_before_is_not() {
     .await;
     let uri = json!({ "uri": "guide://door" });
     let refused = harness
-        .got(harness.ask(&uri, resource(), Some(&terms)))
+        .got(harness.content_request(&uri, resource(), Some(&terms)))
         .await
         .unwrap_err();
     assert_eq!(
@@ -294,7 +294,7 @@ async fn a_changed_file_is_in_force_and_what_it_offered_before_is_not() {
         .terms_for(OfferKind::Resources, ColumnTier::Clear)
         .await;
     let read = harness
-        .got(harness.ask(&uri, resource(), Some(&terms)))
+        .got(harness.content_request(&uri, resource(), Some(&terms)))
         .await
         .unwrap();
     assert_eq!(result(&read)["contents"][0]["text"], "Ring.");
@@ -337,10 +337,10 @@ async fn a_source_that_is_off_is_answered_like_one_that_does_not_exist() {
     harness.switch_off("guides").await;
     let uri = json!({ "uri": "guide://door" });
     let refused = harness
-        .got(harness.ask(&uri, resource(), Some(&terms)))
+        .got(harness.content_request(&uri, resource(), Some(&terms)))
         .await
         .unwrap_err();
-    let mut unknown = harness.ask(&uri, resource(), Some(&terms));
+    let mut unknown = harness.content_request(&uri, resource(), Some(&terms));
     unknown.source = "nobody".to_owned();
     let unknown = harness.got(unknown).await.unwrap_err();
     assert_eq!(

@@ -34,7 +34,7 @@ async fn with_rows(database: TestDatabase) -> TestDatabase {
 }
 
 /// Returns the harness's tools in the SQL dialect of this database.
-pub(crate) fn translated(database: &TestDatabase, tools: &str) -> String {
+pub(crate) fn translate_tools(database: &TestDatabase, tools: &str) -> String {
     match database {
         // MySQL limits the depth of a recursion.
         TestDatabase::Mysql { .. } => tools.replace(ENDLESS, ENDLESS_IN_MYSQL),

@@ -95,7 +95,7 @@ async fn a_derived_text_is_bound_and_a_derived_name_chosen() {
             (json!({"part": "' OR ''='", "column": "note"}), json!([])),
         ] {
             let answer = harness.call("find", &arguments.to_string()).await;
-            let structured = answer.structured();
+            let structured = answer.structured_content();
             assert_eq!(structured["data"], found, "{}", database.kind());
         }
         for table in INJECTIONS
@@ -158,7 +158,10 @@ async fn an_argument_says_how_many_rows_are_enough() {
                 let arguments = json!({"rows": rows}).to_string();
                 let answer = harness.call_with(&terms, &arguments).await.unwrap();
                 assert_eq!(answer.column("id"), ids, "{rows}");
-                assert!(answer.structured().get("truncated").is_none(), "{rows}");
+                assert!(
+                    answer.structured_content().get("truncated").is_none(),
+                    "{rows}"
+                );
             }
             // The result is limited to the maximum for any result, and is then marked as truncated.
             for (arguments, is_cut) in [
@@ -169,7 +172,7 @@ async fn an_argument_says_how_many_rows_are_enough() {
                 let answer = harness.call("page", arguments).await;
                 assert_eq!(answer.column("id"), [1, 2, 3, 4, 5], "{arguments}");
                 assert_eq!(
-                    answer.structured()["truncated"] == true,
+                    answer.structured_content()["truncated"] == true,
                     is_cut,
                     "{arguments}"
                 );

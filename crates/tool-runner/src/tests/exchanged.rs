@@ -99,7 +99,7 @@ async fn what_is_got_goes_by_the_callers_own_token_exchanged_and_never_sent_on()
         (OfferKind::Prompts, &prompt, completion),
     ] {
         let terms = harness.terms_for(kind, ColumnTier::Clear).await;
-        let mut request = harness.ask_of("up", decided, wanted, Some(&terms));
+        let mut request = harness.content_request_to("up", decided, wanted, Some(&terms));
         let without = harness.got(request.clone()).await.unwrap();
         assert_eq!(
             without.facts.unwrap().error_kind,

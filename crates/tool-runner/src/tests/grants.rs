@@ -237,7 +237,7 @@ impl GrantWorld {
 
     async fn store(&self) -> ToolRunnerStore {
         let store = format!("sqlite:{}/store.db", self.directory.path().display());
-        stores::prepared(&store, self.clock.ambient()).await
+        stores::open_prepared(&store, self.clock.ambient()).await
     }
 
     async fn replica_for(&self, path: &str) -> Replica {

@@ -169,7 +169,7 @@ impl Harness {
     }
 
     /// Starts the service as a separate process would run it, with a record of every execution.
-    pub(super) async fn recording(database: &TestDatabase) -> Self {
+    pub(super) async fn start_recording(database: &TestDatabase) -> Self {
         Self::build(database, TOOLS, |_| (), true).await
     }
 
@@ -181,7 +181,7 @@ impl Harness {
     ) -> Self {
         let dir = TempDir::new().unwrap();
         let file = dir.path().join("tools.yaml");
-        std::fs::write(&file, database::translated(database, tools)).unwrap();
+        std::fs::write(&file, database::translate_tools(database, tools)).unwrap();
         let mut config = Config {
             catalogue: file.clone(),
             variables: BTreeMap::from([
@@ -391,13 +391,16 @@ impl Answer {
         content[0]["text"].as_str().unwrap().to_owned()
     }
 
-    pub(super) fn structured(&self) -> Value {
+    pub(super) fn structured_content(&self) -> Value {
         assert!(!self.0.is_error, "{}", self.text());
         serde_json::from_slice(&self.0.structured_content_json).unwrap()
     }
 
     pub(super) fn rows(&self) -> Vec<Value> {
-        self.structured()["data"].as_array().unwrap().clone()
+        self.structured_content()["data"]
+            .as_array()
+            .unwrap()
+            .clone()
     }
 
     /// Returns the integers of one column.

@@ -230,7 +230,7 @@ async fn a_permit_does_not_run_for_a_caller_whose_token_has_ended() {
 #[tokio::test]
 async fn what_other_processes_ask_for_runs_on_record_or_not_at_all() {
     let database = database::sqlite().await;
-    let harness = Harness::recording(&database).await;
+    let harness = Harness::start_recording(&database).await;
     for (tool, arguments) in [("append", LINE), ("plain_rows", "{}")] {
         let bundle = BundleReference {
             version: 7,

@@ -6,7 +6,7 @@ use super::harness::{Answer, Harness, one_statement};
 use crate::tests::database;
 use wardgate_testkit::TestDatabase;
 
-async fn one(database: &TestDatabase, statement: &str) -> Answer {
+async fn run_statement(database: &TestDatabase, statement: &str) -> Answer {
     let harness = Harness::with(database, &one_statement(statement), |_| ()).await;
     harness.call("one", "{}").await
 }
@@ -88,7 +88,7 @@ async fn every_type_has_at_least_its_text_and_null_is_null() {
         columns.collect::<Vec<_>>().join(", ")
     };
     let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
-    let values = one(
+    let values = run_statement(
         &database,
         &format!("SELECT {} -- all of them", columns(&quoted)),
     )
@@ -105,7 +105,7 @@ async fn every_type_has_at_least_its_text_and_null_is_null() {
             assert_eq!(got, expected, "{kind}");
         }
     }
-    let nothing = one(
+    let nothing = run_statement(
         &database,
         &format!("SELECT {}", columns(&|_| "NULL".to_owned())),
     )
@@ -122,7 +122,7 @@ async fn the_text_is_given_in_rows_of_any_statement_and_in_their_order() {
     let Some(database) = database::postgres().await else {
         return;
     };
-    let answer = one(
+    let answer = run_statement(
         &database,
         "SELECT n, make_interval(hours => n) AS \"a \"\"b\" FROM generate_series(1, 500) n ORDER BY -n LIMIT 3",
     )
@@ -165,9 +165,9 @@ async fn where_nothing_can_be_given_the_error_names_the_column() {
         answer.text(),
         "Tool execution failed: column `span` has type INTERVAL, which has no JSON form; cast it in the statement"
     );
-    let far = one(&database, "SELECT '12000-01-01'::date AS beyond").await;
+    let far = run_statement(&database, "SELECT '12000-01-01'::date AS beyond").await;
     assert!(far.text().contains("column `beyond`"), "{}", far.text());
-    let unknown = one(
+    let unknown = run_statement(
         &database,
         "SELECT 1 AS a, '{[1,3)}'::int4multirange AS many",
     )
@@ -176,13 +176,13 @@ async fn where_nothing_can_be_given_the_error_names_the_column() {
         unknown.text(),
         "Tool execution failed: a column has a type that the database driver does not support, such as a multirange; cast it to text in the statement"
     );
-    let cast = one(
+    let cast = run_statement(
         &database,
         "SELECT ('{[1,3)}'::int4multirange)::text AS many",
     )
     .await;
     assert_eq!(cast.rows(), [json!({"many": "{[1,3)}"})]);
-    let twice = one(&database, "SELECT 1 AS a, interval '1 day' AS a").await;
+    let twice = run_statement(&database, "SELECT 1 AS a, interval '1 day' AS a").await;
     assert!(
         twice.text().contains("two columns are named `a`"),
         "{}",

@@ -63,7 +63,7 @@ async fn the_catalog_tells_databases_tables_and_columns_of_every_kind_of_databas
         let harness = Harness::with(&database, QUERIES, |_| ()).await;
         let databases = harness.call("databases", "{}").await;
         assert_eq!(databases.text(), "[\n  \"rows\"\n]");
-        assert_eq!(databases.structured(), json!({"data": ["rows"]}));
+        assert_eq!(databases.structured_content(), json!({"data": ["rows"]}));
         let tables = harness.call("tables", r#"{"database": "rows"}"#).await;
         assert_eq!(tables.text(), "table records + table written");
         let columns = r#"{"database": "rows", "table": "written"}"#;
@@ -83,7 +83,7 @@ async fn the_catalog_tells_databases_tables_and_columns_of_every_kind_of_databas
 #[tokio::test]
 async fn a_node_tells_how_it_is_and_what_it_ran() {
     let harness = harness().await;
-    let status = harness.call("status", "{}").await.structured();
+    let status = harness.call("status", "{}").await.structured_content();
     assert_eq!(status["status"], "running");
     assert_eq!(
         status["sources"],
@@ -92,27 +92,27 @@ async fn a_node_tells_how_it_is_and_what_it_ran() {
     assert_eq!(status["tools"], 8);
     let refused = harness.call("tables", r#"{"database": "none"}"#).await;
     assert!(refused.0.is_error);
-    let load = harness.call("load", "{}").await.structured();
+    let load = harness.call("load", "{}").await.structured_content();
     assert_eq!(load["data"]["calls_in_flight"], 1, "itself");
     assert_eq!(load["data"]["calls_total"], 2);
     assert_eq!(load["data"]["calls_failed"], 1);
     let figures = harness.call("figures", "{}").await;
     assert_eq!(
-        figures.structured()["data"],
+        figures.structured_content()["data"],
         json!([
             {"tool": "load", "calls": 1},
             {"tool": "status", "calls": 1},
             {"tool": "tables", "calls": 1},
         ])
     );
-    let system = harness.call("system", "{}").await.structured();
+    let system = harness.call("system", "{}").await.structured_content();
     assert!(system["data"]["resident_bytes"].as_u64().unwrap() > 1_000_000);
 }
 
 #[tokio::test]
 async fn toolsets_hold_what_is_named_and_what_is_tagged() {
     let harness = harness().await;
-    let inventory = harness.call("inventory", "{}").await.structured();
+    let inventory = harness.call("inventory", "{}").await.structured_content();
     assert_eq!(
         inventory["data"],
         json!([{"name": "data", "description": "What there is.", "tools": ["databases", "tables"]}])

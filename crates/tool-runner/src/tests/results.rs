@@ -60,13 +60,13 @@ async fn rows_beyond_the_cap_are_left_out_and_the_result_says_so() {
         let harness = Harness::start(&database).await;
         let full = harness.call("series", r#"{"last":5}"#).await;
         assert_eq!(full.column("value"), [1, 2, 3, 4, 5]);
-        assert!(full.structured().get("truncated").is_none());
+        assert!(full.structured_content().get("truncated").is_none());
         for last in [6, 100_000_000] {
             let cut = harness
                 .call("series", &json!({"last": last}).to_string())
                 .await;
             assert_eq!(cut.column("value"), [1, 2, 3, 4, 5]);
-            assert_eq!(cut.structured()["truncated"], true);
+            assert_eq!(cut.structured_content()["truncated"], true);
             assert!(
                 cut.text().ends_with(r#""truncated":true}"#),
                 "{}",
@@ -82,7 +82,7 @@ async fn bytes_beyond_the_cap_are_left_out_too() {
     let harness = Harness::with(&database, tools(), |config| config.max_result_bytes = 100).await;
     let cut = harness.call("plain_rows", "{}").await;
     assert_eq!(cut.column("id"), [1, 2]);
-    assert_eq!(cut.structured()["truncated"], true);
+    assert_eq!(cut.structured_content()["truncated"], true);
     let tiny = Harness::with(&database, tools(), |config| config.max_result_bytes = 10).await;
     let nothing = tiny.call("plain_rows", "{}").await;
     assert!(nothing.0.is_error);
@@ -102,7 +102,7 @@ async fn withheld_rows_do_not_count_towards_the_cap() {
     let answer = harness.call_with(&terms, "{}").await.unwrap();
     assert_eq!(answer.column("id"), [1, 4, 7]);
     assert!(
-        answer.structured().get("truncated").is_none(),
+        answer.structured_content().get("truncated").is_none(),
         "hidden rows do not show in the cut"
     );
 }

@@ -110,7 +110,7 @@ async fn got(
     tier: ColumnTier,
 ) -> pb::GetContentResponse {
     let terms = harness.terms_for(OfferKind::Resources, tier).await;
-    let request = harness.ask_of("up", &json!({ "uri": uri }), wanted, Some(&terms));
+    let request = harness.content_request_to("up", &json!({ "uri": uri }), wanted, Some(&terms));
     harness.got(request).await.unwrap()
 }
 

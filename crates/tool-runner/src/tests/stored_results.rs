@@ -80,7 +80,7 @@ async fn read_more(harness: &Harness, handle: &str, query: Value) -> Answer {
 }
 
 fn handle(answer: &Answer) -> String {
-    answer.structured()["kept"]["handle"]
+    answer.structured_content()["kept"]["handle"]
         .as_str()
         .unwrap()
         .to_owned()
@@ -90,7 +90,7 @@ fn handle(answer: &Answer) -> String {
 async fn a_result_too_large_is_kept_and_its_answer_says_where() {
     let (harness, _database) = harness().await;
     let answer = harness.call("all_rows", "{}").await;
-    let structured = answer.structured();
+    let structured = answer.structured_content();
     assert_eq!(structured["data"].as_array().unwrap().len(), 20, "a sample");
     assert_eq!(structured["truncated"], true);
     let kept = &structured["kept"];
@@ -320,7 +320,7 @@ async fn a_handle_is_worth_nothing_to_others_later_or_under_other_rules() {
     assert_eq!(refused(&harness).await, foreign, "as is one that ended");
 }
 
-async fn keyed(harness: &Harness, key: &str, arguments: &str) -> Answer {
+async fn append_with_key(harness: &Harness, key: &str, arguments: &str) -> Answer {
     keyed_call(harness, "append", key, arguments).await
 }
 
@@ -338,23 +338,33 @@ async fn keyed_call(harness: &Harness, tool: &str, key: &str, arguments: &str) -
 async fn one_key_runs_a_writing_tool_once() {
     let (harness, database) = harness().await;
     let written = || database.number("SELECT count(*) FROM written");
-    let first = keyed(&harness, "k1", r#"{"line": "one"}"#).await;
-    let again = keyed(&harness, "k1", r#"{ "line": "one" }"#).await;
-    assert_eq!(again.structured(), first.structured());
+    let first = append_with_key(&harness, "k1", r#"{"line": "one"}"#).await;
+    let again = append_with_key(&harness, "k1", r#"{ "line": "one" }"#).await;
+    assert_eq!(again.structured_content(), first.structured_content());
     assert_eq!(written().await, 1);
-    let other = keyed(&harness, "k1", r#"{"line": "two"}"#).await;
+    let other = append_with_key(&harness, "k1", r#"{"line": "two"}"#).await;
     assert_eq!(other.facts().error_kind, "idempotency_conflict");
     assert_eq!(written().await, 1);
-    assert!(!keyed(&harness, "k2", r#"{"line": "two"}"#).await.0.is_error);
+    assert!(
+        !append_with_key(&harness, "k2", r#"{"line": "two"}"#)
+            .await
+            .0
+            .is_error
+    );
     assert_eq!(written().await, 2);
 }
 
 #[tokio::test]
 async fn a_key_is_free_again_when_nothing_ran_and_never_when_that_is_open() {
     let (harness, _database) = harness().await;
-    let refused = keyed(&harness, "k", r#"{"line": 7, "other": 1}"#).await;
+    let refused = append_with_key(&harness, "k", r#"{"line": 7, "other": 1}"#).await;
     assert_eq!(refused.facts().error_kind, "invalid_arguments");
-    assert!(!keyed(&harness, "k", r#"{"line": "one"}"#).await.0.is_error);
+    assert!(
+        !append_with_key(&harness, "k", r#"{"line": "one"}"#)
+            .await
+            .0
+            .is_error
+    );
 
     // The caller disconnects while the call runs, so whether it has written is not known.
     let call = || Box::pin(keyed_call(&harness, "append_for_ever", "left", "{}"));

@@ -15,7 +15,7 @@ pub(crate) fn store(url: &str, ambient: Ambient) -> Result<ToolRunnerStore, Stor
 
 /// Opens the store at `url` and prepares its schema. A busy machine may ask to try again later, so the call is
 /// repeated.
-pub(crate) async fn prepared(url: &str, ambient: Ambient) -> ToolRunnerStore {
+pub(crate) async fn open_prepared(url: &str, ambient: Ambient) -> ToolRunnerStore {
     let store = store(url, ambient).unwrap();
     until("the store is prepared", async || {
         match store.prepare().await {
@@ -32,7 +32,7 @@ pub(crate) async fn prepared(url: &str, ambient: Ambient) -> ToolRunnerStore {
 pub(crate) async fn each_store() -> Vec<(TestDatabase, ToolRunnerStore)> {
     let mut stores = Vec::new();
     for database in database::each_store().await {
-        let store = prepared(&database.url(), Ambient::system()).await;
+        let store = open_prepared(&database.url(), Ambient::system()).await;
         stores.push((database, store));
     }
     stores

@@ -128,7 +128,9 @@ impl World {
     }
 
     async fn got(&self, decided: Value, wanted: Wanted, terms: &PermitTerms) -> (Value, String) {
-        let request = self.harness.ask_of("notes", &decided, wanted, Some(terms));
+        let request = self
+            .harness
+            .content_request_to("notes", &decided, wanted, Some(terms));
         let answer = self.harness.got(request).await.unwrap();
         let kind = answer.facts.unwrap().error_kind;
         let result = serde_json::from_slice(&answer.result_json).unwrap_or_default();
@@ -188,7 +190,7 @@ async fn a_server_whose_file_does_not_say_so_offers_none() {
     let (decided, wanted) = (json!({ "uri": "file:///a" }), Wanted::Resource(Resource {}));
     let request = world
         .harness
-        .ask_of("notes", &decided, wanted, Some(&terms));
+        .content_request_to("notes", &decided, wanted, Some(&terms));
     let refused = world.harness.got(request).await.unwrap_err();
     assert_eq!(refused.code(), tonic::Code::NotFound, "{refused}");
 }
@@ -300,7 +302,7 @@ async fn a_failure_is_described_without_the_servers_words() {
         let (decided, wanted) = (json!({ "uri": "file:///a" }), Wanted::Resource(Resource {}));
         let request = world
             .harness
-            .ask_of("notes", &decided, wanted, Some(&terms));
+            .content_request_to("notes", &decided, wanted, Some(&terms));
         let answer = world.harness.got(request).await.unwrap();
         assert!(!answer.error.is_empty() && !answer.error.contains("secret"));
         assert_eq!(answer.facts.unwrap().error_kind, expected);

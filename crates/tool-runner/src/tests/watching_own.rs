@@ -67,14 +67,14 @@ impl Server {
     }
 
     /// Returns what a stream with a token of `whose` watches, if there is one.
-    fn listened(&self, whose: &str) -> Option<Value> {
+    fn watched_resources(&self, whose: &str) -> Option<Value> {
         let streams = self.streams.lock().unwrap();
         let own = streams.iter().find(|(token, _)| token.starts_with(whose));
         own.map(|(_, (wanted, _))| wanted.clone())
     }
 
     /// Announces on the streams of `whose` that the resource changed.
-    fn updated(&self, whose: &str) {
+    fn announce_update(&self, whose: &str) {
         let message = json!({
             "jsonrpc": "2.0",
             "method": "notifications/resources/updated",
@@ -150,10 +150,14 @@ async fn of_a_server_in_the_callers_name_each_caller_hears_what_it_tells_them() 
     };
     let (mut kim, mut lee) = (watching("dr.kim").await, watching("dr.lee").await);
     for whose in ["dr.kim", "dr.lee"] {
-        assert_eq!(server.listened(whose), Some(json!(["memo:a"])));
+        assert_eq!(server.watched_resources(whose), Some(json!(["memo:a"])));
     }
-    assert_eq!(server.listened(LISTING), None, "nobody listens for all");
-    server.updated("dr.kim");
+    assert_eq!(
+        server.watched_resources(LISTING),
+        None,
+        "nobody listens for all"
+    );
+    server.announce_update("dr.kim");
     assert_eq!(kim.hears().await.unwrap(), ["memo:a"]);
     lee.hears_nothing().await;
 

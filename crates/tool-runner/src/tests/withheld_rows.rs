@@ -356,7 +356,7 @@ async fn p3_a_limit_of_a_statement_counts_admitted_rows_only() {
                 let answer = call(harness, tool, arguments, policy).await;
                 let at = format!("{}: {tool} {arguments} by {policy}", database.kind());
                 assert_eq!(answer.column("id"), ids, "{at}");
-                let truncated = answer.structured()["truncated"] == true;
+                let truncated = answer.structured_content()["truncated"] == true;
                 assert_eq!(truncated, is_truncated, "{at}");
             }
         }

@@ -113,7 +113,7 @@ fn check(question: &ValidationRequest<'_>) -> Result<Map<String, Value>, Validat
         .ok_or_else(|| ValidationFault::new("`arguments` is missing"))?;
     let schema =
         value(schema).ok_or_else(|| ValidationFault::new("`schema` is nested too deeply"))?;
-    let schema = InputSchema::closed(&schema).map_err(|unusable| {
+    let schema = InputSchema::compile_closed(&schema).map_err(|unusable| {
         ValidationFault::new(match unusable {
             UnusableSchema::Invalid { path, problem } if !path.is_empty() => {
                 format!("the schema cannot be used: at `{path}`: {problem}")

@@ -36,11 +36,11 @@ impl Entries<'_> {
     }
 
     pub(in crate::content) fn resources(&self, definitions: &[String]) -> Vec<ListedContent> {
-        self.entries("uri", definitions, |own| self.shown(own))
+        self.entries("uri", definitions, |own| self.client_uri(own))
     }
 
     pub(in crate::content) fn templates(&self, definitions: &[String]) -> Vec<ListedContent> {
-        self.entries("uriTemplate", definitions, |own| self.shown(own))
+        self.entries("uriTemplate", definitions, |own| self.client_uri(own))
     }
 
     /// Returns the skills that can be offered, up to the maximum total size.
@@ -91,7 +91,7 @@ impl Entries<'_> {
         entries.iter().map(whole).collect()
     }
 
-    fn shown(&self, own: &str) -> Option<String> {
+    fn client_uri(&self, own: &str) -> Option<String> {
         let is_offered = self.of.resources.has(own);
         source_uri::outward(&self.of.source, own).filter(|_| is_offered)
     }

@@ -232,7 +232,7 @@ impl UpstreamOffers {
             SourceAnswer::Suspended(round) => return Ok(UpstreamContent::Suspended(round)),
         };
         if !is_restricted {
-            return self.unchanged(&got, "messages", resource_links::in_messages_text);
+            return self.unchanged_content(&got, "messages", resource_links::in_messages_text);
         }
         let mut got = to_value(&got)?;
         let mut result = json!({});
@@ -263,7 +263,7 @@ impl UpstreamOffers {
             SourceAnswer::Suspended(round) => return Ok(UpstreamContent::Suspended(round)),
         };
         if !is_restricted {
-            return self.unchanged(&read, "contents", resource_links::in_contents_text);
+            return self.unchanged_content(&read, "contents", resource_links::in_contents_text);
         }
         let mut read = to_value(&read)?;
         let mut contents = list(&mut read, "contents")?;
@@ -274,7 +274,7 @@ impl UpstreamOffers {
     /// Returns a result as the server wrote it, for a caller who may see all of it. Only the URIs in its `member` are
     /// rewritten to those that clients know. A result that contains an object with duplicate members is refused,
     /// because parsers would read it differently.
-    fn unchanged(
+    fn unchanged_content(
         &self,
         result: &RawValue,
         member: &str,
@@ -401,7 +401,7 @@ impl UpstreamOffers {
                 .request_without_client(&wanted, deadline)
                 .await?)
         };
-        let outcome = self.guarded(Box::pin(asking)).await;
+        let outcome = self.send_guarded(Box::pin(asking)).await;
         outcome.map_err(GetError::of_name)
     }
 
@@ -426,7 +426,7 @@ impl UpstreamOffers {
                 .round(&self.upstream, &wanted, deadline, &mut listener)
                 .await
         };
-        Ok(match self.guarded(Box::pin(asking)).await? {
+        Ok(match self.send_guarded(Box::pin(asking)).await? {
             EndedElicitation::Done(result) => SourceAnswer::Complete(result),
             EndedElicitation::Suspended(round) => SourceAnswer::Suspended(round),
             // Only a tool call may become a task.
@@ -461,7 +461,7 @@ impl UpstreamOffers {
                 completed => Ok(completed.map(Some)?),
             }
         };
-        let completed = self.guarded(Box::pin(asking)).await?;
+        let completed = self.send_guarded(Box::pin(asking)).await?;
         let mut completion = match completed {
             None => json!({ "values": [] }),
             Some(completed) => to_value(&completed)?["completion"].take(),
@@ -482,12 +482,12 @@ impl UpstreamOffers {
     }
 
     /// Sends a request unless the circuit breaker of the server is open, and reports the outcome to the breaker.
-    async fn guarded<T>(
+    async fn send_guarded<T>(
         &self,
         asking: impl Future<Output = Result<T, ElicitationError>>,
     ) -> Result<T, GetError> {
         let Ok(mut turn) = self.guard.enter::<ExecutorError>(self.caller) else {
-            return Err(GetError::failed(
+            return Err(GetError::with_reason(
                 Reason::SOURCE_UNAVAILABLE,
                 "The source failed repeatedly and is not called for now. Try again later.",
             ));
@@ -502,7 +502,7 @@ impl UpstreamOffers {
                 let client_error = match &error {
                     ElicitationError::Upstream(error) => client_error(error),
                     ElicitationError::NotWaiting => GetError::NotWaiting,
-                    ElicitationError::Declined => GetError::failed(
+                    ElicitationError::Declined => GetError::with_reason(
                         Reason::DECLINED,
                         "The user declined the request of the source.",
                     ),
@@ -552,7 +552,7 @@ fn to_value(raw: &RawValue) -> Result<Value, GetError> {
 /// Converts a failure for the client. Only a JSON-RPC error keeps the server's own words, for callers who may see
 /// everything.
 fn client_error(error: &UpstreamError) -> GetError {
-    let failed = GetError::failed;
+    let failed = GetError::with_reason;
     match error {
         UpstreamError::Rpc(error) if error.code == RESOURCE_NOT_FOUND => GetError::Unknown,
         UpstreamError::Rpc(error) => GetError::Reported {
@@ -592,7 +592,7 @@ fn client_error(error: &UpstreamError) -> GetError {
 }
 
 fn cannot_be_shown() -> GetError {
-    GetError::failed(
+    GetError::with_reason(
         Reason::BAD_RESULT,
         "The result of the source cannot be shown.",
     )

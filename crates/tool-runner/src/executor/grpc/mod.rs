@@ -89,7 +89,7 @@ fn failure(error: GrpcError, out: &Output<'_>) -> ExecutorError {
                 return ExecutorError::Unavailable { text, pause: None };
             }
             let status = json!({ "error": { "code": name, "message": message } });
-            out.reported(&status)
+            out.reported_error(&status)
                 .unwrap_or_else(|| refused(Reason::GRPC_STATUS, &text))
         }
     }

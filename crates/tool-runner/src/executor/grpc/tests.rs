@@ -3,7 +3,7 @@ use tempfile::TempDir;
 use tonic::Status;
 
 use super::*;
-use crate::executor::testing::{TestTool, said};
+use crate::executor::testing::{TestTool, refusal_text};
 use wardgate_grpc_json::testing::{
     TestServer, answers, descriptor_set, methods, parcel, pool, refuses,
 };
@@ -135,7 +135,7 @@ async fn the_servers_words_are_released_only_where_the_tool_says() {
             .unwrap_err()
     };
 
-    let refused = said(run("{}").await);
+    let refused = refusal_text(run("{}").await);
     assert_eq!(refused, "the service answered NOT_FOUND");
     match run("{ error: /error/message }").await {
         ExecutorError::Reported(words) => assert_eq!(words, "no parcel SECRET"),
@@ -156,7 +156,7 @@ async fn a_server_that_is_in_trouble_says_nothing_else() {
             matches!(error, ExecutorError::Unavailable { .. }),
             "{error}"
         );
-        assert!(!said(error).contains("SECRET"));
+        assert!(!refusal_text(error).contains("SECRET"));
     }
 }
 

@@ -19,7 +19,7 @@ use super::{Executor, Invocation, Output, Sources};
 use crate::Error;
 use crate::executor_error::ExecutorError;
 
-pub(super) use response::{json, refused};
+pub(super) use response::{json, status_error};
 pub(crate) use source::HttpSource;
 
 /// Maximum length of a URL, in bytes. Servers refuse longer URLs, and some truncate them instead.

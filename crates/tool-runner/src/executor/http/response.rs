@@ -30,10 +30,10 @@ pub(super) async fn read_body(
     } = response;
     if !status.is_success() {
         let text = format!("the service answered with status {}", status.as_u16());
-        let refused = refused(status, &headers, text);
+        let refused = status_error(status, &headers, text);
         // Only JSON is read for an error message, because services that describe errors do so in JSON.
         return match body.bytes().await.map(|body| json(&body)) {
-            Ok(Ok(document)) => Err(out.reported(&document).unwrap_or(refused)),
+            Ok(Ok(document)) => Err(out.reported_error(&document).unwrap_or(refused)),
             _ => Err(refused),
         };
     }
@@ -53,7 +53,7 @@ pub(super) async fn read_body(
 
 /// Returns the error for an unsuccessful status; the text is for the caller. A status that only says that the service,
 /// or a server behind it, cannot process requests now makes the source unavailable.
-pub(in crate::executor) fn refused(
+pub(in crate::executor) fn status_error(
     status: StatusCode,
     headers: &HeaderMap,
     text: String,

@@ -78,7 +78,7 @@ impl Executor for JsonRpcExecutor {
             if response.status != StatusCode::OK {
                 let status = response.status;
                 let text = format!("MCP server returned {}", status.as_u16());
-                return Err(http_source::refused(status, &response.headers, text));
+                return Err(http_source::status_error(status, &response.headers, text));
             }
             let answer = http_source::json(&response.body.bytes().await?)
                 .map_err(|_| bad("a response that is not JSON"))?;
@@ -122,7 +122,7 @@ fn release(result: Value, out: &mut Output<'_>) -> Result<(), ExecutorError> {
         other => return out.document(other).map(drop),
     };
     if result.get("isError") == Some(&Value::Bool(true)) {
-        return Err(ExecutorError::Reported(reported(&result)));
+        return Err(ExecutorError::Reported(error_text(&result)));
     }
     if let Some(data) = result.remove("data") {
         return out.document(data).map(drop);
@@ -141,7 +141,7 @@ fn release(result: Value, out: &mut Output<'_>) -> Result<(), ExecutorError> {
 }
 
 /// Returns the error message of a tool that failed: the texts of its MCP content, one per line.
-fn reported(result: &Map<String, Value>) -> String {
+fn error_text(result: &Map<String, Value>) -> String {
     let blocks = result.get("content").and_then(Value::as_array);
     let texts = blocks.into_iter().flatten();
     let texts = texts.filter_map(|block| block.get("text")?.as_str());

@@ -6,7 +6,7 @@ use axum::Router;
 use axum::routing::post;
 
 use super::*;
-use crate::executor::testing::{TestTool, said};
+use crate::executor::testing::{TestTool, refusal_text};
 
 const METHOD: &str =
     "{ type: jsonrpc, source: api, path: /mcp/, dialect: method, method: get_records }";
@@ -33,7 +33,7 @@ fn tool(port: u16, execute: &str) -> TestTool {
     TestTool::new(&sources, execute, "{}")
 }
 
-async fn answered(status: u16, body: &'static str) -> Result<Vec<Value>, ExecutorError> {
+async fn run_with_answer(status: u16, body: &'static str) -> Result<Vec<Value>, ExecutorError> {
     let (port, _) = server(status, body).await;
     let out = tool(port, METHOD).run(json!({"id": "NUGWI"})).await?;
     Ok(out.rows)
@@ -92,7 +92,7 @@ async fn a_result_is_its_data_else_its_structured_content_else_its_content_else_
         (r#"{"id":ID,"result":{"a":1}}"#, vec![json!({"a": 1})]),
         (r#"{"id":ID,"result":[1]}"#, vec![json!({"value": 1})]),
     ] {
-        assert_eq!(answered(200, body).await.unwrap(), wanted, "{body}");
+        assert_eq!(run_with_answer(200, body).await.unwrap(), wanted, "{body}");
     }
 }
 
@@ -104,7 +104,7 @@ async fn an_error_is_reported_in_the_servers_words() {
         r#"{"id":null,"error":{"message":"Invalid patient_id"}}"#,
         r#"{"error":"Invalid patient_id"}"#,
     ] {
-        let error = answered(200, body).await.unwrap_err();
+        let error = run_with_answer(200, body).await.unwrap_err();
         assert!(
             matches!(&error, ExecutorError::Reported(words) if words == "Invalid patient_id"),
             "{body}: {error}"
@@ -133,7 +133,7 @@ async fn a_result_that_is_an_error_is_told_in_the_words_of_its_content() {
         ),
     ] {
         let body = format!(r#"{{"id":ID,"result":{result}}}"#);
-        let error = answered(200, body.leak()).await.unwrap_err();
+        let error = run_with_answer(200, body.leak()).await.unwrap_err();
         assert!(
             matches!(&error, ExecutorError::Reported(words) if words == told),
             "{result}: {error}"
@@ -145,8 +145,8 @@ async fn a_result_that_is_an_error_is_told_in_the_words_of_its_content() {
 async fn another_status_is_named_as_it_is() {
     for status in [201, 403, 429, 500, 503] {
         let body = r#"{"id":ID,"result":{"data":["canary"]}}"#;
-        let error = answered(status, body).await.unwrap_err();
-        assert_eq!(said(error), format!("MCP server returned {status}"));
+        let error = run_with_answer(status, body).await.unwrap_err();
+        assert_eq!(refusal_text(error), format!("MCP server returned {status}"));
     }
 }
 
@@ -196,8 +196,12 @@ async fn an_answer_that_is_none_says_so() {
             "content that is not a list",
         ),
     ] {
-        let error = answered(200, body).await.unwrap_err();
-        assert_eq!(said(error), format!("MCP server returned {what}"), "{body}");
+        let error = run_with_answer(200, body).await.unwrap_err();
+        assert_eq!(
+            refusal_text(error),
+            format!("MCP server returned {what}"),
+            "{body}"
+        );
     }
 }
 

@@ -71,11 +71,15 @@ impl From<UpstreamError> for ExecutorError {
                     .to_owned(),
                 cause,
             },
-            UpstreamError::Rpc(error) if let Some(kind) = undeclared(&error) => Self::Refused {
-                kind,
-                text: NOT_ASKABLE.to_owned(),
-                cause,
-            },
+            UpstreamError::Rpc(error)
+                if let Some(kind) = undeclared_capability_reason(&error) =>
+            {
+                Self::Refused {
+                    kind,
+                    text: NOT_ASKABLE.to_owned(),
+                    cause,
+                }
+            }
             UpstreamError::Rpc(error) => Self::Protocol(error),
             UpstreamError::BadResult(_) => Self::BadResult(cause),
             UpstreamError::TooLarge => Self::TooLarge,
@@ -98,8 +102,8 @@ impl From<UpstreamError> for ExecutorError {
 
 /// Returns the reason for a refusal by a server whose client did not declare a capability that the server needs, or
 /// `None` for any other error. Gateways know these reasons.
-fn undeclared(error: &UpstreamRpcError) -> Option<Reason> {
-    let required = required(error)?;
+fn undeclared_capability_reason(error: &UpstreamRpcError) -> Option<Reason> {
+    let required = required_capabilities(error)?;
     kind_of_missing(|capability| required.contains_key(capability))
 }
 
@@ -131,12 +135,13 @@ const NOT_ASKABLE: &str = "the tool requires a client that supports its requests
 
 /// Returns whether the server refused because the client does not support tasks.
 fn needs_tasks(error: &UpstreamRpcError) -> bool {
-    let extensions = required(error).and_then(|mut required| required.remove("extensions"));
+    let extensions =
+        required_capabilities(error).and_then(|mut required| required.remove("extensions"));
     extensions.is_some_and(|extensions| extensions.get(TASKS).is_some())
 }
 
 /// Returns the client capabilities that the server says it requires.
-fn required(error: &UpstreamRpcError) -> Option<Map<String, Value>> {
+fn required_capabilities(error: &UpstreamRpcError) -> Option<Map<String, Value>> {
     #[derive(Deserialize)]
     struct Data {
         #[serde(rename = "requiredCapabilities")]

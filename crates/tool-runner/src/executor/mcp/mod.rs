@@ -136,7 +136,7 @@ impl McpExecutor {
             .meta
             .as_deref()
             .filter(|meta| meta.get().starts_with('{'));
-        out.unchanged(UnchangedResult {
+        out.set_unchanged_result(UnchangedResult {
             content,
             structured: called.structured,
             is_error: called.is_error,
@@ -247,7 +247,7 @@ async fn run_round(
     match Box::pin(round).await? {
         EndedElicitation::Done(result) => Ok(Some(result)),
         EndedElicitation::Suspended(suspended) => {
-            out.suspended(suspended);
+            out.suspend_run(suspended);
             Ok(None)
         }
         EndedElicitation::Task(task) => {
@@ -270,7 +270,7 @@ fn forward_message(message: ServerMessage, out: &mut Output<'_>) -> bool {
             out.progress(report.done, report.total, message);
         }
         ServerMessage::Log(message) => out.log(message),
-        ServerMessage::Completed(elicitation) => out.completed(elicitation),
+        ServerMessage::Completed(elicitation) => out.forward_completion(elicitation),
         ServerMessage::StreamClosed => out.stream_closed(),
         // A caller that can pass questions on to its client uses an exchange instead.
         ServerMessage::Question(_) => return false,

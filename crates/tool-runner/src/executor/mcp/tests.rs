@@ -1,7 +1,7 @@
 //! Tests of tools that call a real MCP server.
 
 use super::*;
-use crate::executor::testing::{TestTool, said};
+use crate::executor::testing::{TestTool, refusal_text};
 use wardgate_mcp_client::testing::program;
 
 fn tool(kind: &str, execute: &str) -> TestTool {
@@ -98,7 +98,7 @@ async fn a_failure_of_the_tool_is_its_own_and_other_failures_are_ours() {
     let outcome = tool("contentless", ODD).run(json!({})).await;
     assert!(matches!(outcome, Err(ExecutorError::BadResult(_))));
     let outcome = tool("input", ODD).run(json!({})).await.unwrap_err();
-    assert!(said(outcome).contains("requests input"));
+    assert!(refusal_text(outcome).contains("requests input"));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 
-use super::{Interface, unanswered};
+use super::{Interface, not_implemented_error};
 use crate::executor::{Invocation, Output, Sources};
 use crate::executor_error::ExecutorError;
 use wardgate_catalogue::{BoundValue, SqlDialect};
@@ -40,7 +40,7 @@ impl Interface for Catalog {
                         }
                         Ok(found)
                     }
-                    other => Err(unanswered(other)),
+                    other => Err(not_implemented_error(other)),
                 }
             };
             out.document(answer.await?).map(drop)

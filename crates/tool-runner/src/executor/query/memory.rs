@@ -10,7 +10,7 @@ use wardgate_domain::{ConversationId, Message, NewMessage, Role, Source};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{CallError, MemoryClient, MessageBatch, OnBehalfOf};
 
-use super::{Interface, unanswered};
+use super::{Interface, not_implemented_error};
 use crate::Error;
 use crate::executor::{Invocation, Output, Sources};
 use crate::executor_error::{ExecutorError, TimeLimit};
@@ -47,7 +47,7 @@ impl Interface for Memory {
                 "get_context" => handler.context(parse_arguments(arguments)?).await?,
                 "list_conversations" => handler.list(parse_arguments(arguments)?).await?,
                 "add_message" => handler.add(parse_arguments(arguments)?).await?,
-                other => return Err(unanswered(other)),
+                other => return Err(not_implemented_error(other)),
             };
             out.document(answer).map(drop)
         })
@@ -110,7 +110,7 @@ impl MemoryHandler<'_> {
             .memory
             .search(self.of, &request.query, within.as_ref(), request.limit)
             .await
-            .map_err(|error| failed(&error))?;
+            .map_err(|error| executor_error(&error))?;
         let hits = hits.iter().filter(|hit| may_pass_on(&hit.message));
         let rows = hits.map(|hit| {
             let mut row = row(&hit.message);
@@ -126,14 +126,14 @@ impl MemoryHandler<'_> {
             .memory
             .get_context(self.of, &id, request.max_messages, request.max_tokens)
             .await
-            .map_err(|error| failed(&error))?;
+            .map_err(|error| executor_error(&error))?;
         let messages = window.summary.iter().chain(&window.messages);
         Ok(messages.filter(|it| may_pass_on(it)).map(row).collect())
     }
 
     async fn list(&self, request: List) -> Result<Value, ExecutorError> {
         let listed = self.memory.list_conversations(self.of, request.limit, "");
-        let (conversations, _) = listed.await.map_err(|error| failed(&error))?;
+        let (conversations, _) = listed.await.map_err(|error| executor_error(&error))?;
         let rows = conversations.iter().map(|conversation| {
             json!({
                 "conversation_id": conversation.id.as_str(),
@@ -161,9 +161,9 @@ impl MemoryHandler<'_> {
         self.memory
             .get_or_create(self.of, Some(&id))
             .await
-            .map_err(|error| failed(&error))?;
+            .map_err(|error| executor_error(&error))?;
         let added = self.memory.add_messages(self.of, &id, &addition);
-        let added = added.await.map_err(|error| failed(&error))?;
+        let added = added.await.map_err(|error| executor_error(&error))?;
         let rows = added.messages.iter().map(
             |message| json!({ "message_id": message.id.as_str(), "position": message.position }),
         );
@@ -209,7 +209,7 @@ fn bad(text: &str) -> ExecutorError {
     }
 }
 
-fn failed(error: &CallError) -> ExecutorError {
+fn executor_error(error: &CallError) -> ExecutorError {
     match error.reason() {
         ErrorReason::UnknownConversation => bad("Unknown conversation"),
         ErrorReason::InvalidMessage | ErrorReason::Conflict | ErrorReason::Held => {

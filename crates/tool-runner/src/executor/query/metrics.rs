@@ -3,7 +3,7 @@
 use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
-use super::{Interface, unanswered};
+use super::{Interface, not_implemented_error};
 use crate::executor::{Invocation, Output, Sources};
 use crate::executor_error::ExecutorError;
 
@@ -23,7 +23,7 @@ impl Interface for Metrics {
                 match question {
                 "get_system_metrics" => tokio::task::spawn_blocking(system_metrics)
                     .await
-                    .map_err(|_| unanswered(question)),
+                    .map_err(|_| not_implemented_error(question)),
                 "get_tool_metrics" => Ok(sources
                     .platform()
                     .counts()
@@ -37,7 +37,7 @@ impl Interface for Metrics {
                         })
                     })
                     .collect()),
-                other => Err(unanswered(other)),
+                other => Err(not_implemented_error(other)),
             }
             };
             out.document(answer.await?).map(drop)

@@ -83,6 +83,6 @@ impl Executor for QueryExecutor {
 }
 
 /// Returns the error for a question that is listed but not implemented, which is a fault of the interface.
-fn unanswered(question: &str) -> ExecutorError {
+fn not_implemented_error(question: &str) -> ExecutorError {
     ExecutorError::BadResult(format!("the query type {question} is not implemented"))
 }

@@ -3,7 +3,7 @@
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
-use super::{Interface, unanswered};
+use super::{Interface, not_implemented_error};
 use crate::executor::{Invocation, Output, Sources};
 use crate::executor_error::ExecutorError;
 use wardgate_resilience::{BreakerState, SourceGuard};
@@ -38,7 +38,7 @@ impl Interface for Node {
                             "calls_failed": load.failed,
                         }))
                     }
-                    other => Err(unanswered(other)),
+                    other => Err(not_implemented_error(other)),
                 }
             };
             out.document(answer.await?).map(drop)

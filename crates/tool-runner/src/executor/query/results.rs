@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use wardgate_redact::{Aggregate, FigureQuestion, Redacted, Row};
 
-use super::{Interface, unanswered};
+use super::{Interface, not_implemented_error};
 use crate::executor::{Invocation, Output, Sources};
 use crate::executor_error::ExecutorError;
 use crate::result::json_size;
@@ -33,7 +33,7 @@ impl Interface for Results {
     ) -> BoxFuture<'a, Result<(), ExecutorError>> {
         Box::pin(async move {
             if question != "read" {
-                return Err(unanswered(question));
+                return Err(not_implemented_error(question));
             }
             let query = Query::deserialize(Value::Object(call.arguments.clone()))
                 .map_err(|error| bad(error.to_string()))?;
@@ -43,7 +43,7 @@ impl Interface for Results {
                 .read_rows(&query.handle, call.caller)
                 .await?;
             let (rows, truncated) = within(query.answer(rows)?, out.max_bytes());
-            out.released(rows, counts, truncated);
+            out.set_released_rows(rows, counts, truncated);
             Ok(())
         })
     }

@@ -4,7 +4,7 @@
 use futures::future::BoxFuture;
 use serde_json::json;
 
-use super::{Interface, unanswered};
+use super::{Interface, not_implemented_error};
 use crate::executor::{Invocation, Output, Sources};
 use crate::executor_error::ExecutorError;
 
@@ -48,7 +48,7 @@ impl Interface for ToolsInterface {
                         })
                     })
                     .collect()),
-                other => Err(unanswered(other)),
+                other => Err(not_implemented_error(other)),
             }
             };
             out.document(answer.await?).map(drop)

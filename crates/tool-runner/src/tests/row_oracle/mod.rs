@@ -66,7 +66,7 @@ async fn replace_rows(database: &TestDatabase, random: &mut SeededRandom) -> Vec
 }
 
 /// Returns the ids of the released rows, and the number of rows that the database returned and the check withheld.
-async fn released(harness: &Harness, rule: &SampleRule) -> (Vec<i64>, u64) {
+async fn fetch_released_rows(harness: &Harness, rule: &SampleRule) -> (Vec<i64>, u64) {
     let mut terms = harness.terms("people").await;
     terms.row_rule = Some(rule.row_rule());
     let answer = harness.call_with(&terms, "{}").await.unwrap();
@@ -94,14 +94,14 @@ async fn p3_pushdown_releases_the_rows_that_an_independent_oracle_admits() {
             let expected: Vec<i64> = expected.map(|row| row.id).collect();
             let withheld = ROWS - u64::try_from(expected.len()).unwrap();
             let at = format!("{}, seed {seed}, query {query}: {rule:#?}", database.kind());
-            let (ids, late) = released(&pushed, &rule).await;
+            let (ids, late) = fetch_released_rows(&pushed, &rule).await;
             assert_eq!(ids, expected, "{at}");
             assert!(late <= withheld, "{at}");
             admitted += ROWS - withheld;
             withheld_late += late;
             if query % RULES == 0 {
                 assert_eq!(
-                    released(&checked, &rule).await,
+                    fetch_released_rows(&checked, &rule).await,
                     (expected, withheld),
                     "{at}"
                 );

@@ -121,10 +121,10 @@ impl RowCondition {
         let text = |column: &str| row.texts.get(column).copied();
         Some(match self {
             Self::Truth(truth) => *truth,
-            Self::Sealed => typed(row.sealed)?,
-            Self::SealedIs(truth) => typed(row.sealed)? == *truth,
-            Self::Has("sealed") => typed(row.sealed).is_some(),
-            Self::Has("level") => typed(row.level).is_some(),
+            Self::Sealed => typed_value(row.sealed)?,
+            Self::SealedIs(truth) => typed_value(row.sealed)? == *truth,
+            Self::Has("sealed") => typed_value(row.sealed).is_some(),
+            Self::Has("level") => typed_value(row.level).is_some(),
             Self::Has(column) => text(column).is_some(),
             Self::TextIs(column, is_equal, value) => (text(column)? == *value) == *is_equal,
             Self::SameText(one, other) => text(one)? == text(other)?,
@@ -139,7 +139,7 @@ impl RowCondition {
                 }
             }
             Self::Level(order, level) => {
-                let (stored, level) = (typed(row.level)?, *level);
+                let (stored, level) = (typed_value(row.level)?, *level);
                 match *order {
                     "==" => stored == level,
                     "!=" => stored != level,
@@ -190,7 +190,7 @@ impl RowCondition {
     }
 }
 
-fn typed<T>(value: StoredValue<T>) -> Option<T> {
+fn typed_value<T>(value: StoredValue<T>) -> Option<T> {
     match value {
         StoredValue::Typed(value) => Some(value),
         StoredValue::Null | StoredValue::Mistyped(_) => None,

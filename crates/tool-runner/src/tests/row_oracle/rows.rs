@@ -124,8 +124,8 @@ impl SampleRow {
             id,
             key: (!random.is_one_in(12)).then(|| random.choose(&KEYS)),
             texts,
-            sealed: stored(random, truth, truths),
-            level: stored(random, level, levels),
+            sealed: random_stored_value(random, truth, truths),
+            level: random_stored_value(random, level, levels),
         }
     }
 
@@ -174,7 +174,11 @@ impl SampleRow {
     }
 }
 
-fn stored<T>(random: &mut SeededRandom, value: T, mistyped: &[&'static str]) -> StoredValue<T> {
+fn random_stored_value<T>(
+    random: &mut SeededRandom,
+    value: T,
+    mistyped: &[&'static str],
+) -> StoredValue<T> {
     if random.is_one_in(5) {
         return StoredValue::Null;
     }

@@ -4,7 +4,7 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 use wardgate_proto::toolrunner::v1 as pb;
 
-use super::{ALL, FORM, World, offering};
+use super::{ALL, FORM, World, interaction_offering};
 
 fn legacy(capabilities: &str) -> pb::Interaction {
     pb::Interaction {
@@ -24,7 +24,7 @@ async fn the_call_of_a_legacy_client_goes_over_a_legacy_session_and_its_question
         call["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"],
         Value::Null
     );
-    said.ask("q", "elicitation/create", FORM);
+    said.send_request("q", "elicitation/create", FORM);
     let (waits, requests) = round.waits().await;
     assert_eq!(requests["1"]["method"], "elicitation/create");
     let answer = json!({ "action": "accept", "content": { "n": 7 } });
@@ -63,7 +63,7 @@ async fn a_question_that_cannot_be_answered_ends_its_call_at_once() {
     let said = world.server.says_events();
     let round = world.begin().await;
     world.saw("tools/call", 1).await;
-    said.ask("q", "elicitation/create", FORM);
+    said.send_request("q", "elicitation/create", FORM);
     assert_eq!(round.fails().await, "input_required");
 }
 
@@ -75,7 +75,7 @@ async fn fifty_questions_of_one_person_wait_at_once() {
     let rounds = join_all((0..MANY).map(|_| world.begin())).await;
     world.saw("tools/call", MANY).await;
     for (number, said) in streams.iter().enumerate() {
-        said.ask(&number.to_string(), "elicitation/create", FORM);
+        said.send_request(&number.to_string(), "elicitation/create", FORM);
     }
     let waiting = join_all(rounds.into_iter().map(super::Round::waits)).await;
     let answers = json!({ "1": { "action": "decline" } });

@@ -5,7 +5,7 @@ use wardgate_domain::{ColumnTier, OfferKind, PermitTerms, ToolFacts};
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::get_content_request::{Prompt, Resource, Wanted};
 
-use super::{ALL, FORM, Says, World, offering, resuming};
+use super::{ALL, FORM, Says, World, interaction_offering, interaction_resuming};
 
 async fn terms(world: &World, kind: OfferKind) -> PermitTerms {
     let sources = world.harness.tools().await.sources;
@@ -67,14 +67,14 @@ async fn a_modern_server_may_ask_before_it_gives_a_prompt_or_a_resource() {
         world.server.says(Says::Result(json!({
             "resultType": "input_required", "inputRequests": requests, "requestState": "s",
         })));
-        let answer = get(&world, &terms, kind, offering(ALL)).await;
+        let answer = get(&world, &terms, kind, interaction_offering(ALL)).await;
         assert_eq!(answer.facts.unwrap().status(), pb::OutcomeStatus::Ok);
         let waits = answer.input_required.unwrap();
         assert!(waits.facts.is_some());
         assert_eq!(waits.input_requests_json, requests.to_string());
         world.server.says(Says::Result(given.clone()));
         let answers = json!({ "r": { "roots": [] } });
-        let answer = get(&world, &terms, kind, resuming(&waits, &answers)).await;
+        let answer = get(&world, &terms, kind, interaction_resuming(&waits, &answers)).await;
         assert_eq!(answer.result_json, given.to_string());
         let retry = &world.saw(method, 2).await["params"];
         assert_eq!(
@@ -91,10 +91,10 @@ async fn a_legacy_server_may_ask_too_and_goes_on_once() {
         let (method, given) = gives(kind);
         let terms = terms(&world, kind).await;
         let said = world.server.says_events();
-        let begun = get(&world, &terms, kind, offering(ALL));
+        let begun = get(&world, &terms, kind, interaction_offering(ALL));
         let asked = async {
             let asked = world.saw(method, 1).await;
-            said.ask("q", "elicitation/create", FORM);
+            said.send_request("q", "elicitation/create", FORM);
             asked
         };
         let (answer, asked) = tokio::join!(begun, asked);
@@ -102,9 +102,9 @@ async fn a_legacy_server_may_ask_too_and_goes_on_once() {
         let answers = json!({ "1": { "action": "accept", "content": {} } });
         let id = asked["id"].clone();
         said.message(&json!({ "jsonrpc": "2.0", "id": id, "result": given }));
-        let answer = get(&world, &terms, kind, resuming(&waits, &answers)).await;
+        let answer = get(&world, &terms, kind, interaction_resuming(&waits, &answers)).await;
         assert_eq!(answer.result_json, given.to_string(), "{}", answer.error);
-        let again = get(&world, &terms, kind, resuming(&waits, &answers)).await;
+        let again = get(&world, &terms, kind, interaction_resuming(&waits, &answers)).await;
         assert_eq!(again.facts.unwrap().error_kind, "not_waiting");
     }
 }
@@ -118,7 +118,13 @@ async fn where_the_permit_restricts_nobody_is_asked_for_a_prompt() {
     }
     let asking = json!({ "resultType": "input_required", "requestState": "s" });
     world.server.says(Says::Result(asking));
-    let answer = get(&world, &terms, OfferKind::Prompts, offering(ALL)).await;
+    let answer = get(
+        &world,
+        &terms,
+        OfferKind::Prompts,
+        interaction_offering(ALL),
+    )
+    .await;
     assert_eq!(answer.facts.unwrap().error_kind, "input_required");
     let told = &world.saw("prompts/get", 1).await["params"]["_meta"];
     assert_eq!(
@@ -145,11 +151,11 @@ async fn what_a_caller_may_see_all_of_goes_on_byte_for_byte() {
         world
             .server
             .says(Says::Text(said.replacen('{', of_server, 1)));
-        let answer = get(&world, &terms, kind, offering(ALL)).await;
+        let answer = get(&world, &terms, kind, interaction_offering(ALL)).await;
         assert_eq!(answer.result_json, shown);
         let twice = said.replacen('{', r#"{"x-new":1,"#, 1);
         world.server.says(Says::Text(twice));
-        let answer = get(&world, &terms, kind, offering(ALL)).await;
+        let answer = get(&world, &terms, kind, interaction_offering(ALL)).await;
         assert_eq!(answer.facts.unwrap().error_kind, "bad_result");
     }
 }
@@ -166,13 +172,13 @@ async fn the_meta_of_a_prompt_or_resource_goes_on_where_the_permit_restricts_not
             let meta = r#"{"dev.wardgate/receipt":1,"io.modelcontextprotocol/serverInfo":{},"x/y":{"n":1.10}}"#;
             let said = format!(r#"{given},"_meta":{meta}}}"#);
             world.server.says(Says::Text(said.clone()));
-            let answer = get(&world, &terms, kind, offering(ALL)).await;
+            let answer = get(&world, &terms, kind, interaction_offering(ALL)).await;
             assert_eq!(answer.meta_json, r#"{"x/y":{"n":1.10}}"#);
             for tier in terms.column_tiers.values_mut() {
                 *tier = ColumnTier::Partial;
             }
             world.server.says(Says::Text(said));
-            let answer = get(&world, &terms, kind, offering(ALL)).await;
+            let answer = get(&world, &terms, kind, interaction_offering(ALL)).await;
             assert!(answer.meta_json.is_empty() && answer.error.is_empty());
         }
     }
@@ -186,7 +192,7 @@ async fn a_json_rpc_error_goes_on_with_its_code_and_data_to_those_who_may_see_al
         for kind in [OfferKind::Prompts, OfferKind::Resources] {
             let mut terms = terms(&world, kind).await;
             world.server.says(Says::Error(error.clone()));
-            let answer = get(&world, &terms, kind, offering(ALL)).await;
+            let answer = get(&world, &terms, kind, interaction_offering(ALL)).await;
             let reported: Value = serde_json::from_slice(&answer.error_json).unwrap();
             assert_eq!(reported, error);
             assert_eq!(answer.facts.unwrap().error_kind, "tool_error");
@@ -195,7 +201,7 @@ async fn a_json_rpc_error_goes_on_with_its_code_and_data_to_those_who_may_see_al
                 *tier = ColumnTier::Partial;
             }
             world.server.says(Says::Error(error.clone()));
-            let answer = get(&world, &terms, kind, offering(ALL)).await;
+            let answer = get(&world, &terms, kind, interaction_offering(ALL)).await;
             assert!(answer.error_json.is_empty());
             assert_eq!(answer.error, "The source reported an error.");
         }

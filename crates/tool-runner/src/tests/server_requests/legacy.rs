@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 use wardgate_testkit::until_true;
 
-use super::{ALL, FORM, Says, World, logging, offering, resuming};
+use super::{
+    ALL, FORM, Says, World, interaction_offering, interaction_resuming, interaction_with_log_level,
+};
 
 const SAMPLING: &str = r#"{"messages":[],"maxTokens":10}"#;
 
@@ -21,10 +23,10 @@ async fn a_question_parks_the_call_and_the_answer_lets_it_go_on() {
         told["params"]["capabilities"],
         json!({ "elicitation": { "form": {}, "url": {} }, "sampling": {}, "roots": {} })
     );
-    let plain = &world.server.seen("initialize")[0];
+    let plain = &world.server.received_messages("initialize")[0];
     assert_eq!(plain["params"]["capabilities"], json!({}));
 
-    said.ask("q-1", "elicitation/create", FORM);
+    said.send_request("q-1", "elicitation/create", FORM);
     let (waits, requests) = round.waits().await;
     let form: Value = serde_json::from_str(FORM).unwrap();
     assert_eq!(
@@ -32,7 +34,7 @@ async fn a_question_parks_the_call_and_the_answer_lets_it_go_on() {
         json!({ "1": { "method": "elicitation/create", "params": form } })
     );
     // Pings of the server are still answered while a person thinks.
-    said.ask("p", "ping", "{}");
+    said.send_request("p", "ping", "{}");
     let pong = world.was_answered(1).await;
     assert_eq!((&pong["id"], &pong["result"]), (&json!("p"), &json!({})));
 
@@ -45,8 +47,8 @@ async fn a_question_parks_the_call_and_the_answer_lets_it_go_on() {
     );
 
     // Several concurrent requests form one round, and a request without an answer is sent to the client again.
-    said.ask("q-2", "sampling/createMessage", SAMPLING);
-    said.ask("q-3", "roots/list", "{}");
+    said.send_request("q-2", "sampling/createMessage", SAMPLING);
+    said.send_request("q-3", "roots/list", "{}");
     let (waits, requests) = round.waits().await;
     let mut asked = requests.as_object().unwrap().clone();
     let mut waits = waits;
@@ -75,7 +77,7 @@ async fn what_is_parked_goes_on_once() {
     let said = world.server.says_events();
     let round = world.begin().await;
     let call = world.saw("tools/call", 1).await;
-    said.ask("q", "elicitation/create", FORM);
+    said.send_request("q", "elicitation/create", FORM);
     let (waits, _) = round.waits().await;
     let answers = json!({ "1": { "action": "decline" } });
     let first = world.resume(&waits, &answers).await;
@@ -103,10 +105,12 @@ async fn what_the_client_did_not_offer_is_refused_and_the_call_goes_on() {
         (r#"{"elicitation":{}}"#, "tools/list", "{}", 3),
     ] {
         let said = world.server.says_events();
-        let request = world.request("ask", offering(capabilities)).await;
+        let request = world
+            .request("ask", interaction_offering(capabilities))
+            .await;
         let round = world.send(request).await.unwrap();
         let call = world.saw("tools/call", number).await;
-        said.ask("q", method, params);
+        said.send_request("q", method, params);
         let refused = world.was_answered(number).await;
         assert_eq!(refused["error"]["code"], -32601, "{refused}");
         said.end(&call["id"], "done");
@@ -118,11 +122,11 @@ async fn what_the_client_did_not_offer_is_refused_and_the_call_goes_on() {
 async fn where_the_permit_restricts_nobody_is_asked() {
     let world = World::start(false).await;
     let said = world.server.says_events();
-    let terms = world.restricted("ask").await;
-    let request = world.request_under(&terms, logging("debug"));
+    let terms = world.restricted_terms("ask").await;
+    let request = world.request_under(&terms, interaction_with_log_level("debug"));
     let round = world.send(request).await.unwrap();
     let call = world.saw("tools/call", 1).await;
-    said.ask("q", "elicitation/create", FORM);
+    said.send_request("q", "elicitation/create", FORM);
     let refused = world.was_answered(1).await;
     assert_eq!(refused["error"]["code"], -32601);
     said.notify(
@@ -133,7 +137,12 @@ async fn where_the_permit_restricts_nobody_is_asked() {
     assert!(!round.ends().await.0.is_error);
     let told = world.saw("initialize", 1).await;
     assert_eq!(told["params"]["capabilities"], json!({}));
-    assert!(world.server.seen("logging/setLevel").is_empty());
+    assert!(
+        world
+            .server
+            .received_messages("logging/setLevel")
+            .is_empty()
+    );
 }
 
 #[tokio::test]
@@ -143,10 +152,16 @@ async fn a_server_logs_as_loud_as_anybody_needs_and_each_call_hears_its_own() {
     for (level, set) in [("warning", 1), ("error", 1), ("info", 2)] {
         number += 1;
         let said = world.server.says_events();
-        let request = world.request("ask", logging(level)).await;
+        let request = world
+            .request("ask", interaction_with_log_level(level))
+            .await;
         let mut round = world.send(request).await.unwrap();
         let call = world.saw("tools/call", number).await;
-        assert_eq!(world.server.seen("logging/setLevel").len(), set, "{level}");
+        assert_eq!(
+            world.server.received_messages("logging/setLevel").len(),
+            set,
+            "{level}"
+        );
         for logged in ["debug", "info", "warning", "error"] {
             let log = json!({ "level": logged, "data": logged });
             said.notify("notifications/message", &log);
@@ -163,7 +178,7 @@ async fn a_server_logs_as_loud_as_anybody_needs_and_each_call_hears_its_own() {
         assert_eq!(heard.first().map(String::as_str), Some(level));
         assert_eq!(heard.last().map(String::as_str), Some("error"));
     }
-    let levels = world.server.seen("logging/setLevel");
+    let levels = world.server.received_messages("logging/setLevel");
     assert_eq!(levels[1]["params"]["level"], "info");
 }
 
@@ -190,12 +205,12 @@ async fn a_url_that_must_be_visited_first_is_asked_for_and_then_the_call_is_made
         .resume(&waits, &json!({ "1": { "action": "accept" } }))
         .await;
     assert_eq!(accepted.text().await, "done");
-    assert_eq!(world.server.seen("tools/call").len(), 2);
+    assert_eq!(world.server.received_messages("tools/call").len(), 2);
 
     // A client that cannot open the URL receives an error.
     world.server.says(error());
     let request = world
-        .request("ask", offering(r#"{"elicitation":{}}"#))
+        .request("ask", interaction_offering(r#"{"elicitation":{}}"#))
         .await;
     let round = world.send(request).await.unwrap();
     assert_eq!(round.fails().await, "tool_error");
@@ -207,7 +222,7 @@ async fn a_call_that_ends_while_its_client_is_asked_gives_its_result() {
     let said = world.server.says_events();
     let round = world.begin().await;
     let call = world.saw("tools/call", 1).await;
-    said.ask("q", "elicitation/create", FORM);
+    said.send_request("q", "elicitation/create", FORM);
     let (waits, _) = round.waits().await;
     said.end(&call["id"], "without you");
     // The end of the call may still be in transit when the answers arrive. The server then receives the answers, which
@@ -225,7 +240,7 @@ async fn who_has_too_many_waiting_is_asked_no_more_and_the_server_hears_of_it() 
         let said = world.server.says_events();
         let round = world.begin().await;
         let call = world.saw("tools/call", number).await;
-        said.ask("q", "elicitation/create", FORM);
+        said.send_request("q", "elicitation/create", FORM);
         if number <= 64 {
             let (waits, _) = round.waits().await;
             waiting.push((said, waits));
@@ -250,7 +265,7 @@ async fn a_person_has_ten_minutes_and_then_the_call_ends_at_the_server() {
     let said = world.server.says_events();
     let round = world.begin().await;
     let call = world.saw("tools/call", 1).await;
-    said.ask("q", "elicitation/create", FORM);
+    said.send_request("q", "elicitation/create", FORM);
     let (waits, _) = round.waits().await;
     pass(9 * MINUTE).await;
     assert!(world.server.answers().is_empty());
@@ -258,7 +273,7 @@ async fn a_person_has_ten_minutes_and_then_the_call_ends_at_the_server() {
     let refused = world.was_answered(1).await;
     assert_eq!(refused["error"]["code"], -32603);
     until_true("the end of the call", async || {
-        let cancelled = world.server.seen("notifications/cancelled");
+        let cancelled = world.server.received_messages("notifications/cancelled");
         let mut ids = cancelled.iter().map(|one| &one["params"]["requestId"]);
         ids.any(|id| *id == call["id"])
     })
@@ -319,13 +334,15 @@ async fn a_state_of_another_kind_of_server_does_not_go_on() {
     let said = world.server.says_events();
     let round = world.begin().await;
     world.saw("tools/call", 1).await;
-    said.ask("q", "elicitation/create", FORM);
+    said.send_request("q", "elicitation/create", FORM);
     let (mut waits, _) = round.waits().await;
     let state: Value = serde_json::from_slice(&waits.state).unwrap();
     waits.state = json!({ "of": state["of"], "next": { "retry": "s" } })
         .to_string()
         .into();
-    let request = world.request("ask", resuming(&waits, &json!({}))).await;
+    let request = world
+        .request("ask", interaction_resuming(&waits, &json!({})))
+        .await;
     let round = world.send(request).await.unwrap();
     assert_eq!(round.fails().await, "bad_result");
     assert!(ALL.contains("elicitation"));

@@ -66,7 +66,7 @@ struct Server {
 }
 
 impl Server {
-    fn seen(&self, method: &str) -> Vec<Value> {
+    fn received_messages(&self, method: &str) -> Vec<Value> {
         let seen = self.seen.lock().unwrap();
         let of_method = seen.iter().filter(|message| message["method"] == method);
         of_method.cloned().collect()
@@ -128,7 +128,7 @@ impl ServerStream {
         self.message(&json!({ "jsonrpc": "2.0", "method": method, "params": params }));
     }
 
-    fn ask(&self, id: &str, method: &str, params: &str) {
+    fn send_request(&self, id: &str, method: &str, params: &str) {
         let params: Value = serde_json::from_str(params).unwrap();
         self.message(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
     }
@@ -142,7 +142,7 @@ async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response
     let (parts, message) = mcp_message(request).await;
     if parts.method == Method::GET {
         return match server.own.lock().unwrap().take() {
-            Some(events) => said(events),
+            Some(events) => event_stream_response(events),
             None => respond(405, "text/plain", Body::empty()),
         };
     }
@@ -195,7 +195,7 @@ async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response
         }
         Says::Error(value) => whole("error", value),
         Says::Status(status) => respond(status, "text/plain", Body::empty()),
-        Says::Events(events) => said(events),
+        Says::Events(events) => event_stream_response(events),
         Says::Later(answer) => match answer.await {
             Ok(value) => whole("result", value),
             Err(_) => respond(500, "text/plain", Body::empty()),
@@ -203,7 +203,7 @@ async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response
     }
 }
 
-fn said(events: mpsc::UnboundedReceiver<String>) -> Response {
+fn event_stream_response(events: mpsc::UnboundedReceiver<String>) -> Response {
     let body = Body::from_stream(events.map(Ok::<_, Infallible>));
     respond(200, "text/event-stream", body)
 }
@@ -297,7 +297,7 @@ tools:
     }
 
     /// Returns terms that restrict what may be seen.
-    async fn restricted(&self, tool: &str) -> PermitTerms {
+    async fn restricted_terms(&self, tool: &str) -> PermitTerms {
         let mut terms = self.harness.terms(tool).await;
         for tier in terms.column_tiers.values_mut() {
             *tier = ColumnTier::Partial;
@@ -323,20 +323,25 @@ tools:
 
     /// Starts a call of `ask` by a client that can be asked for everything.
     async fn begin(&self) -> Round {
-        let request = self.request("ask", offering(ALL)).await;
+        let request = self.request("ask", interaction_offering(ALL)).await;
         self.send(request).await.unwrap()
     }
 
     /// Resumes the call with the client's answers.
     async fn resume(&self, waits: &pb::InputRequired, answers: &Value) -> Round {
-        let request = self.request("ask", resuming(waits, answers)).await;
+        let request = self
+            .request("ask", interaction_resuming(waits, answers))
+            .await;
         self.send(request).await.unwrap()
     }
 
     /// Waits until the server has received `number` messages of this method, and returns the last one.
     async fn saw(&self, method: &str, number: usize) -> Value {
-        until_true(method, async || self.server.seen(method).len() >= number).await;
-        let seen = self.server.seen(method);
+        until_true(method, async || {
+            self.server.received_messages(method).len() >= number
+        })
+        .await;
+        let seen = self.server.received_messages(method);
         assert_eq!(seen.len(), number, "{seen:?}");
         seen[number - 1].clone()
     }
@@ -350,21 +355,21 @@ tools:
     }
 }
 
-fn offering(capabilities: &str) -> pb::Interaction {
+fn interaction_offering(capabilities: &str) -> pb::Interaction {
     pb::Interaction {
         client_capabilities_json: capabilities.to_owned().into(),
         ..pb::Interaction::default()
     }
 }
 
-fn logging(level: &str) -> pb::Interaction {
+fn interaction_with_log_level(level: &str) -> pb::Interaction {
     pb::Interaction {
         log_level: level.to_owned(),
         ..offering(ALL)
     }
 }
 
-fn resuming(waits: &pb::InputRequired, answers: &Value) -> pb::Interaction {
+fn interaction_resuming(waits: &pb::InputRequired, answers: &Value) -> pb::Interaction {
     pb::Interaction {
         resumption: Some(pb::Resumption {
             state: waits.state.clone(),

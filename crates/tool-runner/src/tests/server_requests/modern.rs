@@ -3,9 +3,12 @@
 use serde_json::{Value, json};
 use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 
-use super::{ALL, FORM, Says, World, logging, offering, result, resuming};
+use super::{
+    ALL, FORM, Says, World, interaction_offering, interaction_resuming, interaction_with_log_level,
+    result,
+};
 
-fn asking(requests: &str, state: Option<&str>) -> Says {
+fn input_required_result(requests: &str, state: Option<&str>) -> Says {
     let requests: Value = serde_json::from_str(requests).unwrap();
     let mut result = json!({ "resultType": "input_required", "inputRequests": requests });
     if let Some(state) = state {
@@ -24,7 +27,7 @@ const META: &str = "io.modelcontextprotocol/";
 async fn what_a_server_needs_comes_back_and_the_retry_brings_it_exactly_its_state() {
     for state in [Some("é \" exact"), None] {
         let world = World::start(true).await;
-        world.server.says(asking(&form(), state));
+        world.server.says(input_required_result(&form(), state));
         let (waits, requests) = world.begin().await.waits().await;
         assert_eq!(requests, serde_json::from_str::<Value>(&form()).unwrap());
         assert!(
@@ -52,7 +55,9 @@ async fn what_a_server_needs_comes_back_and_the_retry_brings_it_exactly_its_stat
 async fn what_a_server_says_meanwhile_is_heard_from_the_wanted_level_on() {
     let world = World::start(true).await;
     let said = world.server.says_events();
-    let request = world.request("ask", logging("warning")).await;
+    let request = world
+        .request("ask", interaction_with_log_level("warning"))
+        .await;
     let mut round = world.send(request).await.unwrap();
     let call = world.saw("tools/call", 1).await;
     assert_eq!(
@@ -83,9 +88,9 @@ async fn what_a_server_says_meanwhile_is_heard_from_the_wanted_level_on() {
 #[tokio::test]
 async fn where_the_permit_restricts_the_server_is_offered_nothing_and_no_word_passes() {
     let world = World::start(true).await;
-    let terms = world.restricted("ask").await;
+    let terms = world.restricted_terms("ask").await;
     let said = world.server.says_events();
-    let request = world.request_under(&terms, logging("debug"));
+    let request = world.request_under(&terms, interaction_with_log_level("debug"));
     let mut round = world.send(request).await.unwrap();
     let call = world.saw("tools/call", 1).await;
     let meta = &call["params"]["_meta"];
@@ -103,8 +108,8 @@ async fn where_the_permit_restricts_the_server_is_offered_nothing_and_no_word_pa
     said.end(&call["id"], "done");
     assert!(!round.ends().await.0.is_error);
 
-    world.server.says(asking("{}", Some("s")));
-    let request = world.request_under(&terms, offering(ALL));
+    world.server.says(input_required_result("{}", Some("s")));
+    let request = world.request_under(&terms, interaction_offering(ALL));
     let round = world.send(request).await.unwrap();
     assert_eq!(round.fails().await, "input_required");
 }
@@ -112,10 +117,10 @@ async fn where_the_permit_restricts_the_server_is_offered_nothing_and_no_word_pa
 #[tokio::test]
 async fn a_call_that_waits_does_not_go_on_where_the_permit_restricts_now() {
     let world = World::start(true).await;
-    world.server.says(asking(&form(), Some("s")));
+    world.server.says(input_required_result(&form(), Some("s")));
     let (waits, _) = world.begin().await.waits().await;
-    let terms = world.restricted("ask").await;
-    let request = world.request_under(&terms, resuming(&waits, &json!({})));
+    let terms = world.restricted_terms("ask").await;
+    let request = world.request_under(&terms, interaction_resuming(&waits, &json!({})));
     let round = world.send(request).await.unwrap();
     assert_eq!(round.fails().await, "not_waiting");
     world.saw("tools/call", 1).await;
@@ -132,8 +137,12 @@ async fn what_the_client_did_not_offer_is_not_asked() {
         (r#"{"t":7}"#, ALL),
         ("[]", ALL),
     ] {
-        world.server.says(asking(requests, Some("s")));
-        let request = world.request("ask", offering(capabilities)).await;
+        world
+            .server
+            .says(input_required_result(requests, Some("s")));
+        let request = world
+            .request("ask", interaction_offering(capabilities))
+            .await;
         let round = world.send(request).await.unwrap();
         assert_eq!(round.fails().await, "bad_result", "{requests}");
     }
@@ -148,7 +157,7 @@ async fn a_server_that_only_wants_to_be_asked_again_may() {
     let world = World::start(true).await;
     let again = json!({ "resultType": "input_required", "requestState": "later" });
     world.server.says(Says::Result(again));
-    let request = world.request("ask", offering("")).await;
+    let request = world.request("ask", interaction_offering("")).await;
     let (waits, requests) = world.send(request).await.unwrap().waits().await;
     assert_eq!(requests, json!({}));
     world.server.says_text("now");
@@ -159,20 +168,26 @@ async fn a_server_that_only_wants_to_be_asked_again_may() {
 #[tokio::test]
 async fn a_state_is_of_one_caller_one_tool_and_one_set_of_arguments() {
     let mut world = World::start(true).await;
-    world.server.says(asking(&form(), Some("s")));
+    world.server.says(input_required_result(&form(), Some("s")));
     let (waits, _) = world.begin().await.waits().await;
 
-    let mut other = world.request("ask", resuming(&waits, &json!({}))).await;
+    let mut other = world
+        .request("ask", interaction_resuming(&waits, &json!({})))
+        .await;
     other.arguments_json = r#"{"a":2}"#.into();
     let round = world.send(other).await.unwrap();
     assert_eq!(round.fails().await, "not_waiting");
 
-    let other = world.request("look", resuming(&waits, &json!({}))).await;
+    let other = world
+        .request("look", interaction_resuming(&waits, &json!({})))
+        .await;
     let round = world.send(pb_arguments(other, "{}")).await.unwrap();
     assert_eq!(round.fails().await, "not_waiting");
 
     world.harness.caller = crate::tests::harness::caller("other");
-    let other = world.request("ask", resuming(&waits, &json!({}))).await;
+    let other = world
+        .request("ask", interaction_resuming(&waits, &json!({})))
+        .await;
     let round = world.send(other).await.unwrap();
     assert_eq!(round.fails().await, "not_waiting");
     world.saw("tools/call", 1).await;
@@ -192,10 +207,10 @@ fn pb_arguments(
 async fn what_is_said_of_the_clients_part_and_cannot_be_read_is_refused() {
     let world = World::start(true).await;
     for interaction in [
-        offering("[]"),
-        offering(r#"{"roots":{},"roots":{}}"#),
-        logging("loud"),
-        resuming(
+        interaction_offering("[]"),
+        interaction_offering(r#"{"roots":{},"roots":{}}"#),
+        interaction_with_log_level("loud"),
+        interaction_resuming(
             &wardgate_proto::toolrunner::v1::InputRequired::default(),
             &json!({}),
         ),
@@ -220,9 +235,9 @@ async fn a_call_whose_client_takes_part_is_never_answered_from_memory() {
     };
     world.server.says_text("one");
     world.server.says_text("two");
-    assert_eq!(look(offering("")).await, "one");
-    assert_eq!(look(offering("{}")).await, "one");
-    assert_eq!(look(offering(ALL)).await, "two");
-    assert_eq!(look(offering("")).await, "one");
+    assert_eq!(look(interaction_offering("")).await, "one");
+    assert_eq!(look(interaction_offering("{}")).await, "one");
+    assert_eq!(look(interaction_offering(ALL)).await, "two");
+    assert_eq!(look(interaction_offering("")).await, "one");
     assert_eq!(result("x")["content"][0]["text"], "x");
 }

@@ -3,9 +3,13 @@
 use serde_json::json;
 use wardgate_proto::toolrunner::v1 as pb;
 
-use super::{ALL, FORM, World, offering, resuming};
+use super::{ALL, FORM, World, interaction_offering, interaction_resuming};
 
-async fn keyed(world: &World, key: &str, interaction: pb::Interaction) -> pb::CallToolRequest {
+async fn keyed_request(
+    world: &World,
+    key: &str,
+    interaction: pb::Interaction,
+) -> pb::CallToolRequest {
     pb::CallToolRequest {
         idempotency_key: key.to_owned(),
         ..world.request("ask", interaction).await
@@ -16,22 +20,22 @@ async fn keyed(world: &World, key: &str, interaction: pb::Interaction) -> pb::Ca
 async fn a_call_that_waits_has_not_ended_and_its_key_goes_on_with_it_once() {
     let world = World::start(false).await;
     let said = world.server.says_events();
-    let begun = keyed(&world, "k", offering(ALL)).await;
+    let begun = keyed_request(&world, "k", interaction_offering(ALL)).await;
     let round = world.send(begun.clone()).await.unwrap();
     let call = world.saw("tools/call", 1).await;
-    said.ask("q", "elicitation/create", FORM);
+    said.send_request("q", "elicitation/create", FORM);
     let (waits, requests) = round.waits().await;
 
     // A client that lost the response receives it again, and nothing runs.
     let (again, same) = world.send(begun.clone()).await.unwrap().waits().await;
     assert_eq!((&again.state, &same), (&waits.state, &requests));
-    let late = keyed(&world, "k", resuming(&waits, &json!({}))).await;
+    let late = keyed_request(&world, "k", interaction_resuming(&waits, &json!({}))).await;
     let mut strange = late.clone();
     strange.interaction = Some({
         let mut other = waits.clone();
         let state = String::from_utf8(other.state.to_vec()).unwrap();
         other.state = state.replace("\"id\":\"", "\"id\":\"0").into();
-        resuming(&other, &json!({}))
+        interaction_resuming(&other, &json!({}))
     });
     assert_eq!(
         world.send(strange).await.unwrap().fails().await,
@@ -39,7 +43,7 @@ async fn a_call_that_waits_has_not_ended_and_its_key_goes_on_with_it_once() {
     );
 
     let answers = json!({ "1": { "action": "accept", "content": {} } });
-    let resumed = keyed(&world, "k", resuming(&waits, &answers)).await;
+    let resumed = keyed_request(&world, "k", interaction_resuming(&waits, &answers)).await;
     let round = world.send(resumed.clone()).await.unwrap();
     world.was_answered(1).await;
     let running = world.send(resumed.clone()).await.unwrap();
@@ -58,15 +62,15 @@ async fn a_call_that_waits_has_not_ended_and_its_key_goes_on_with_it_once() {
 async fn what_waits_under_a_key_goes_on_under_that_key_only() {
     let world = World::start(false).await;
     let said = world.server.says_events();
-    let begun = keyed(&world, "k", offering(ALL)).await;
+    let begun = keyed_request(&world, "k", interaction_offering(ALL)).await;
     let round = world.send(begun).await.unwrap();
     world.saw("tools/call", 1).await;
-    said.ask("q", "elicitation/create", FORM);
+    said.send_request("q", "elicitation/create", FORM);
     let (waits, _) = round.waits().await;
     let answers = json!({ "1": { "action": "accept", "content": {} } });
     let without = world.resume(&waits, &answers).await;
     assert_eq!(without.fails().await, "not_waiting");
-    let other = keyed(&world, "other", resuming(&waits, &answers)).await;
+    let other = keyed_request(&world, "other", interaction_resuming(&waits, &answers)).await;
     let other = world.send(other).await.unwrap();
     assert_eq!(other.fails().await, "idempotency_unknown");
     assert!(world.server.answers().is_empty());

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 
-use super::{FORM, World, offering, result, resuming};
+use super::{FORM, World, interaction_offering, interaction_resuming, result};
 
 #[tokio::test]
 async fn what_is_asked_there_is_of_the_only_call_that_is_open() {
@@ -13,11 +13,11 @@ async fn what_is_asked_there_is_of_the_only_call_that_is_open() {
     let said = world.server.says_events();
     let round = world.begin().await;
     let call = world.saw("tools/call", 1).await;
-    own.ask("q", "elicitation/create", FORM);
+    own.send_request("q", "elicitation/create", FORM);
     let (waits, requests) = round.waits().await;
     let form: Value = serde_json::from_str(FORM).unwrap();
     assert_eq!(requests["1"]["params"], form);
-    own.ask("p", "ping", "{}");
+    own.send_request("p", "ping", "{}");
     assert_eq!(world.was_answered(1).await["result"], json!({}));
     let answer = json!({ "action": "accept", "content": { "n": 1.5 } });
     let round = world.resume(&waits, &json!({ "1": answer })).await;
@@ -30,7 +30,7 @@ async fn what_is_asked_there_is_of_the_only_call_that_is_open() {
     assert_eq!(round.text().await, "done");
 
     // Without an open call there is no client to ask.
-    own.ask("late", "elicitation/create", FORM);
+    own.send_request("late", "elicitation/create", FORM);
     let refused = world.was_answered(3).await;
     assert_eq!(refused["error"]["code"], -32601, "{refused}");
 }
@@ -40,18 +40,22 @@ async fn a_server_that_answers_in_one_piece_asks_there_and_waits() {
     let world = World::start(false).await;
     let own = world.server.says_outside();
     let answer = world.server.says_later();
-    let request = world.request("ask", offering(r#"{"roots":{}}"#)).await;
+    let request = world
+        .request("ask", interaction_offering(r#"{"roots":{}}"#))
+        .await;
     let round = world.send(request).await.unwrap();
     world.saw("tools/call", 1).await;
     // A request that the client does not support is refused here too.
-    own.ask("f", "elicitation/create", FORM);
+    own.send_request("f", "elicitation/create", FORM);
     let refused = world.was_answered(1).await;
     assert_eq!(refused["error"]["code"], -32601, "{refused}");
-    own.ask("r", "roots/list", "{}");
+    own.send_request("r", "roots/list", "{}");
     let (waits, requests) = round.waits().await;
     assert_eq!(requests["1"]["method"], "roots/list");
     let answers = json!({ "1": { "roots": [] } });
-    let request = world.request("ask", resuming(&waits, &answers)).await;
+    let request = world
+        .request("ask", interaction_resuming(&waits, &answers))
+        .await;
     let round = world.send(request).await.unwrap();
     world.was_answered(2).await;
     answer.send(result("done")).unwrap();
@@ -69,7 +73,7 @@ async fn with_several_calls_open_the_server_hears_that_it_must_say_of_which_it_a
         let call = world.saw("tools/call", number).await;
         open.push((said, round, call));
     }
-    own.ask("q", "elicitation/create", FORM);
+    own.send_request("q", "elicitation/create", FORM);
     let refused = world.was_answered(1).await;
     let words = refused["error"]["message"].as_str().unwrap();
     assert_eq!(refused["error"]["code"], -32603);
@@ -95,7 +99,7 @@ async fn a_call_that_was_left_may_still_be_meant_for_a_while() {
     let said = world.server.says_events();
     let round = world.begin().await;
     let call = world.saw("tools/call", 2).await;
-    own.ask("q", "elicitation/create", FORM);
+    own.send_request("q", "elicitation/create", FORM);
     let refused = world.was_answered(1).await;
     assert_eq!(refused["error"]["code"], -32603, "{refused}");
     said.end(&call["id"], "done");
@@ -112,7 +116,7 @@ async fn whoever_was_sent_elsewhere_hears_once_that_it_is_done() {
     let visit = json!({
         "mode": "url", "url": "https://a.example/x", "message": "m", "elicitationId": "e-1",
     });
-    said.ask("q", "elicitation/create", &visit.to_string());
+    said.send_request("q", "elicitation/create", &visit.to_string());
     let (waits, _) = round.waits().await;
     let accepted = json!({ "1": { "action": "accept" } });
     let mut round = world.resume(&waits, &accepted).await;

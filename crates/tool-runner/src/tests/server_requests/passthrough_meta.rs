@@ -3,11 +3,11 @@
 use serde_json::json;
 use wardgate_proto::toolrunner::v1 as pb;
 
-use super::{ALL, World, offering};
+use super::{ALL, World, interaction_offering};
 
 const META: &str = r#"{"progressToken":"theirs","a.example/x":{"n":1.10},"dev.wardgate/idempotencyKey":"k","io.modelcontextprotocol/clientCapabilities":{"roots":{}}}"#;
 
-fn saying() -> pb::Interaction {
+fn interaction_with_meta() -> pb::Interaction {
     pb::Interaction {
         meta_json: META.into(),
         unasked_responses_json: r#"{"who":{"action":"accept"},"other":{}}"#.into(),
@@ -20,7 +20,7 @@ async fn a_server_gets_what_is_not_of_the_hop_and_a_modern_one_answers_that_nobo
     for is_modern in [true, false] {
         let world = World::start(is_modern).await;
         world.server.says_text("done");
-        let request = world.request("ask", saying()).await;
+        let request = world.request("ask", interaction_with_meta()).await;
         assert_eq!(world.send(request).await.unwrap().text().await, "done");
         let params = world.saw("tools/call", 1).await["params"].take();
         let meta = &params["_meta"];
@@ -40,9 +40,9 @@ async fn a_server_gets_what_is_not_of_the_hop_and_a_modern_one_answers_that_nobo
 #[tokio::test]
 async fn where_the_permit_restricts_it_gets_neither() {
     let world = World::start(true).await;
-    let terms = world.restricted("ask").await;
+    let terms = world.restricted_terms("ask").await;
     world.server.says_text("done");
-    let request = world.request_under(&terms, saying());
+    let request = world.request_under(&terms, interaction_with_meta());
     assert!(!world.send(request).await.unwrap().ends().await.0.is_error);
     let params = world.saw("tools/call", 1).await["params"].take();
     assert!(params["_meta"]["a.example/x"].is_null(), "{params}");

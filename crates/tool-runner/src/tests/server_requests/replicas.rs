@@ -5,10 +5,10 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::tool_runner_service_server::ToolRunnerServiceServer;
 use wardgate_rpc::{Service, Shutdown, server};
 
-use super::{FORM, World, resuming};
+use super::{FORM, World, interaction_resuming};
 
 /// Starts a replica that other replicas can reach.
-async fn advertised() -> World {
+async fn start_replica() -> World {
     let listen = server::ListenConfig {
         listen: "127.0.0.1:0".parse().unwrap(),
         tls: None,
@@ -29,22 +29,24 @@ async fn advertised() -> World {
     world
 }
 
-async fn waiting(world: &World) -> (super::ServerStream, Value, pb::InputRequired) {
+async fn start_waiting_call(world: &World) -> (super::ServerStream, Value, pb::InputRequired) {
     let said = world.server.says_events();
     let round = world.begin().await;
     let call = world.saw("tools/call", 1).await;
-    said.ask("q", "elicitation/create", FORM);
+    said.send_request("q", "elicitation/create", FORM);
     let (waits, _) = round.waits().await;
     (said, call["id"].clone(), waits)
 }
 
 #[tokio::test]
 async fn another_replica_hands_the_answers_on_to_the_one_that_waits() {
-    let holder = advertised().await;
+    let holder = start_replica().await;
     let other = World::start(false).await;
-    let (said, id, waits) = waiting(&holder).await;
+    let (said, id, waits) = start_waiting_call(&holder).await;
     let answers = json!({ "1": { "action": "accept", "content": {} } });
-    let request = holder.request("ask", resuming(&waits, &answers)).await;
+    let request = holder
+        .request("ask", interaction_resuming(&waits, &answers))
+        .await;
     let round = other.send(request.clone()).await.unwrap();
     let answered = holder.was_answered(1).await;
     assert_eq!(answered["result"]["action"], "accept");
@@ -52,13 +54,13 @@ async fn another_replica_hands_the_answers_on_to_the_one_that_waits() {
     assert_eq!(round.text().await, "done");
     let again = other.send(request).await.unwrap();
     assert_eq!(again.fails().await, "not_waiting");
-    assert!(other.server.seen("tools/call").is_empty());
+    assert!(other.server.received_messages("tools/call").is_empty());
 }
 
 #[tokio::test]
 async fn where_the_replica_is_gone_nobody_is_left_in_doubt() {
     let world = World::start(false).await;
-    let (_said, _, mut waits) = waiting(&world).await;
+    let (_said, _, mut waits) = start_waiting_call(&world).await;
     let mut state: Value = serde_json::from_slice(&waits.state).unwrap();
     assert!(state["next"]["parked"]["at"].is_null());
     state["next"]["parked"]["at"] = "http://127.0.0.1:1".into();

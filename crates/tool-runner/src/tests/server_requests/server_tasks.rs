@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use wardgate_proto::toolrunner::v1 as pb;
 
-use super::{FORM, Says, World, offering, result};
+use super::{FORM, Says, World, interaction_offering, result};
 
 /// Capabilities of a client that supports tasks and forms.
 const TAKES: &str =
@@ -20,7 +20,7 @@ fn with(mut task: Value, member: &str, value: Value) -> Value {
     task
 }
 
-fn looking(task: &pb::Task, step: pb::TaskStep, answers: &str) -> pb::Interaction {
+fn task_interaction(task: &pb::Task, step: pb::TaskStep, answers: &str) -> pb::Interaction {
     pb::Interaction {
         resumption: Some(pb::Resumption {
             state: task.state.clone(),
@@ -36,13 +36,13 @@ impl World {
     async fn begin_task(&self) -> pb::Task {
         let created = with(task("working"), "resultType", "task".into());
         self.server.says(Says::Result(created));
-        let request = self.request("ask", offering(TAKES)).await;
+        let request = self.request("ask", interaction_offering(TAKES)).await;
         self.send(request).await.unwrap().task().await
     }
 
-    async fn look(&self, task: &pb::Task, says: Value) -> pb::Task {
+    async fn poll_task(&self, task: &pb::Task, says: Value) -> pb::Task {
         self.server.says(Says::Result(says));
-        let look = looking(task, pb::TaskStep::Get, "");
+        let look = task_interaction(task, pb::TaskStep::Get, "");
         let request = self.request("ask", look).await;
         self.send(request).await.unwrap().task().await
     }
@@ -66,7 +66,7 @@ async fn a_call_may_become_a_task_whose_result_is_that_of_the_call() {
     let told = call.pointer(CAPABILITIES).unwrap();
     assert_eq!(*told, serde_json::from_str::<Value>(TAKES).unwrap());
 
-    let working = world.look(&begun, task("working")).await;
+    let working = world.poll_task(&begun, task("working")).await;
     assert!(working.result.is_none() && working.error_json.is_empty());
     assert_eq!(working.facts.unwrap().error_kind, "task_working");
     assert_eq!(working.state, begun.state);
@@ -75,7 +75,7 @@ async fn a_call_may_become_a_task_whose_result_is_that_of_the_call() {
     assert!(asked.pointer(CAPABILITIES).unwrap()["extensions"].is_object());
 
     let done = with(task("completed"), "result", result("done"));
-    let done = world.look(&begun, done).await;
+    let done = world.poll_task(&begun, done).await;
     let result = done.result.unwrap();
     assert_eq!(done.facts, result.facts);
     assert_eq!(result.facts.as_ref().unwrap().rows, 1);
@@ -89,7 +89,7 @@ async fn a_task_that_asks_gets_its_answers_and_one_that_failed_says_why() {
     let requests = format!(r#"{{"k":{{"method":"elicitation/create","params":{FORM}}}}}"#);
     let requests: Value = serde_json::from_str(&requests).unwrap();
     let asks = with(task("input_required"), "inputRequests", requests.clone());
-    let asks = world.look(&begun, asks).await;
+    let asks = world.poll_task(&begun, asks).await;
     let asked: Value = serde_json::from_slice(&asks.input_requests_json).unwrap();
     assert_eq!(asked, requests);
     assert_eq!(asks.facts.unwrap().error_kind, "task_input_required");
@@ -98,7 +98,7 @@ async fn a_task_that_asks_gets_its_answers_and_one_that_failed_says_why() {
     world
         .server
         .says(Says::Result(json!({ "resultType": "complete" })));
-    let update = looking(&begun, pb::TaskStep::Update, answers);
+    let update = task_interaction(&begun, pb::TaskStep::Update, answers);
     let request = world.request("ask", update).await;
     let taken = world.send(request).await.unwrap().task().await;
     assert!(taken.task_json.is_empty());
@@ -106,7 +106,7 @@ async fn a_task_that_asks_gets_its_answers_and_one_that_failed_says_why() {
     assert_eq!(told["params"]["taskId"], "t-1");
     assert_eq!(told["params"]["inputResponses"]["k"]["action"], "accept");
 
-    let cancel = looking(&begun, pb::TaskStep::Cancel, "");
+    let cancel = task_interaction(&begun, pb::TaskStep::Cancel, "");
     let request = world.request("ask", cancel).await;
     assert!(
         world
@@ -122,7 +122,7 @@ async fn a_task_that_asks_gets_its_answers_and_one_that_failed_says_why() {
 
     let error = json!({ "code": -32022, "message": "m", "data": { "a": 1 } });
     let failed = world
-        .look(&begun, with(task("failed"), "error", error))
+        .poll_task(&begun, with(task("failed"), "error", error))
         .await;
     let error: Value = serde_json::from_slice(&failed.error_json).unwrap();
     assert_eq!(
@@ -137,14 +137,14 @@ async fn nothing_becomes_a_task_that_was_not_offered() {
     let world = World::start(true).await;
     let created = || Says::Result(with(task("working"), "resultType", "task".into()));
     let plain = world
-        .request("ask", offering(r#"{"elicitation":{}}"#))
+        .request("ask", interaction_offering(r#"{"elicitation":{}}"#))
         .await;
     let keyed = pb::CallToolRequest {
         idempotency_key: "k".to_owned(),
-        ..world.request("ask", offering(TAKES)).await
+        ..world.request("ask", interaction_offering(TAKES)).await
     };
-    let terms = world.restricted("ask").await;
-    let restricted = world.request_under(&terms, offering(TAKES));
+    let terms = world.restricted_terms("ask").await;
+    let restricted = world.request_under(&terms, interaction_offering(TAKES));
     for (number, request) in (1..).zip([plain, keyed, restricted]) {
         world.server.says(created());
         assert_eq!(
@@ -160,15 +160,18 @@ async fn nothing_becomes_a_task_that_was_not_offered() {
 async fn a_task_is_there_for_the_same_call_under_a_permit_that_shows_all_of_it() {
     let mut world = World::start(true).await;
     let begun = world.begin_task().await;
-    let look = || looking(&begun, pb::TaskStep::Get, "");
-    let terms = world.restricted("ask").await;
+    let look = || task_interaction(&begun, pb::TaskStep::Get, "");
+    let terms = world.restricted_terms("ask").await;
     let restricted = world.request_under(&terms, look());
     let mut other_arguments = world.request("ask", look()).await;
     other_arguments.arguments_json = r#"{"a":2}"#.into();
     let mut other_tool = world.request("keep", look()).await;
     other_tool.arguments_json = r"{}".into();
     let as_a_call = world
-        .request("ask", looking(&begun, pb::TaskStep::Unspecified, ""))
+        .request(
+            "ask",
+            task_interaction(&begun, pb::TaskStep::Unspecified, ""),
+        )
         .await;
     for request in [restricted, other_arguments, other_tool, as_a_call] {
         assert_eq!(
@@ -182,7 +185,7 @@ async fn a_task_is_there_for_the_same_call_under_a_permit_that_shows_all_of_it()
         world.send(request).await.unwrap().fails().await,
         "not_waiting"
     );
-    assert!(world.server.seen("tasks/get").is_empty());
+    assert!(world.server.received_messages("tasks/get").is_empty());
 }
 
 #[tokio::test]
@@ -190,7 +193,7 @@ async fn a_task_that_its_server_forgot_is_none_and_one_it_mixes_up_is_no_answer(
     let world = World::start(true).await;
     let begun = world.begin_task().await;
     let request = world
-        .request("ask", looking(&begun, pb::TaskStep::Get, ""))
+        .request("ask", task_interaction(&begun, pb::TaskStep::Get, ""))
         .await;
     let error = json!({ "code": -32602, "message": "unknown task: t-1" });
     world.server.says(Says::Error(error));

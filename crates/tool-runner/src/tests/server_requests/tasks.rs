@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use wardgate_proto::toolrunner::v1 as pb;
 
-use super::{ALL, FORM, Says, World, offering, result, resuming};
+use super::{ALL, FORM, Says, World, interaction_offering, interaction_resuming, result};
 
 fn task(status: &str) -> Value {
     json!({ "taskId": "t-1", "status": status, "createdAt": "x", "ttl": null, "pollInterval": 1 })
@@ -19,7 +19,7 @@ fn begins(world: &World, states: &[&str]) {
     }
 }
 
-async fn look(world: &World, interaction: pb::Interaction) -> super::Round {
+async fn call_look_tool(world: &World, interaction: pb::Interaction) -> super::Round {
     call(world, "look", interaction).await
 }
 
@@ -35,17 +35,26 @@ async fn call(world: &World, tool: &str, interaction: pb::Interaction) -> super:
 #[tokio::test]
 async fn a_task_is_followed_to_its_result() {
     let world = World::start(false).await;
-    for (number, interaction) in [(1, offering("")), (2, offering(ALL))] {
+    for (number, interaction) in [
+        (1, interaction_offering("")),
+        (2, interaction_offering(ALL)),
+    ] {
         begins(&world, &["working", "working", "completed"]);
         world.server.says(Says::Result(result("done")));
-        assert_eq!(look(&world, interaction).await.text().await, "done");
+        assert_eq!(
+            call_look_tool(&world, interaction).await.text().await,
+            "done"
+        );
         let call = world.saw("tools/call", number).await;
         assert!(call["params"]["task"]["ttl"].is_u64(), "{call}");
         let collected = world.saw("tasks/result", number).await;
         assert_eq!(collected["params"]["taskId"], "t-1");
-        assert_eq!(world.server.seen("tasks/get").len(), 2 * number);
+        assert_eq!(
+            world.server.received_messages("tasks/get").len(),
+            2 * number
+        );
     }
-    assert!(world.server.seen("tasks/cancel").is_empty());
+    assert!(world.server.received_messages("tasks/cancel").is_empty());
 }
 
 #[tokio::test]
@@ -53,12 +62,12 @@ async fn a_task_may_ask_and_a_failed_one_is_an_error() {
     let world = World::start(false).await;
     begins(&world, &["input_required"]);
     let said = world.server.says_events();
-    let round = look(&world, offering(ALL)).await;
+    let round = call_look_tool(&world, interaction_offering(ALL)).await;
     let collecting = world.saw("tasks/result", 1).await;
-    said.ask("q", "elicitation/create", FORM);
+    said.send_request("q", "elicitation/create", FORM);
     let (waits, _) = round.waits().await;
     let answers = json!({ "1": { "action": "accept", "content": {} } });
-    let round = look(&world, resuming(&waits, &answers)).await;
+    let round = call_look_tool(&world, interaction_resuming(&waits, &answers)).await;
     world.was_answered(1).await;
     said.end(&collecting["id"], "done");
     assert_eq!(round.text().await, "done");
@@ -67,16 +76,19 @@ async fn a_task_may_ask_and_a_failed_one_is_an_error() {
     let error = json!({ "code": -32603, "message": "no" });
     world.server.says(Says::Error(error));
     assert_eq!(
-        look(&world, offering(ALL)).await.fails().await,
+        call_look_tool(&world, interaction_offering(ALL))
+            .await
+            .fails()
+            .await,
         "tool_error"
     );
-    assert!(world.server.seen("tasks/cancel").is_empty());
+    assert!(world.server.received_messages("tasks/cancel").is_empty());
 }
 
 #[tokio::test]
 async fn a_task_whose_session_is_forgotten_is_not_begun_again() {
     for status in [404, 400] {
-        for interaction in [offering(""), offering(ALL)] {
+        for interaction in [interaction_offering(""), interaction_offering(ALL)] {
             for states in [["working"].as_slice(), &["working", "completed"]] {
                 let world = World::start(false).await;
                 begins(&world, states);
@@ -97,7 +109,7 @@ async fn a_task_that_nobody_waits_for_is_cancelled() {
     let world = World::start(false).await;
     begins(&world, &["input_required"]);
     let said = world.server.says_events();
-    let round = look(&world, offering(ALL)).await;
+    let round = call_look_tool(&world, interaction_offering(ALL)).await;
     world.saw("tasks/result", 1).await;
     drop(round);
     let cancelled = world.saw("tasks/cancel", 1).await;

@@ -57,7 +57,7 @@ fn reads() -> [Value; 6] {
 /// Returns the answers to the call and to all reads of its stored rows, without the random handle.
 async fn large_answers(harness: &Harness, policy: &str) -> Vec<String> {
     let answer = call(harness, "many", "{}", policy).await;
-    let handle = answer.structured()["kept"]["handle"].clone();
+    let handle = answer.structured_content()["kept"]["handle"].clone();
     let handle = handle.as_str().unwrap();
     let mut texts = vec![answer.text().replace(handle, "HANDLE")];
     for mut read in reads() {

@@ -34,7 +34,11 @@ struct Recorder {
 }
 
 impl Recorder {
-    async fn answering(status: u16, content_type: &'static str, body: impl Into<String>) -> Self {
+    async fn start_with_response(
+        status: u16,
+        content_type: &'static str,
+        body: impl Into<String>,
+    ) -> Self {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let body = body.into();
         let record = Arc::clone(&seen);
@@ -55,7 +59,7 @@ impl Recorder {
     }
 
     async fn json(document: Value) -> Self {
-        Self::answering(200, "application/json", document.to_string()).await
+        Self::start_with_response(200, "application/json", document.to_string()).await
     }
 
     fn tool(&self, execute: &str, result: &str) -> TestTool {

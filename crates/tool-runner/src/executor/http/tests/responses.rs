@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::header::RETRY_AFTER;
 
 use super::*;
-use crate::executor::testing::said;
+use crate::executor::testing::refusal_text;
 use wardgate_resilience::Health;
 
 #[tokio::test]
@@ -22,7 +22,7 @@ async fn a_text_is_one_row_and_an_empty_response_none() {
         ("application/json", "", vec![]),
         ("", "7", vec![json!({"value": 7})]),
     ] {
-        let recorder = Recorder::answering(200, content_type, body).await;
+        let recorder = Recorder::start_with_response(200, content_type, body).await;
         let out = recorder
             .tool("{ type: http, source: api }", "{}")
             .run(json!({}))
@@ -43,7 +43,7 @@ async fn what_is_no_json_is_a_bad_result_that_quotes_nothing() {
         "{\"canary\"",
         deep.as_str(),
     ] {
-        let recorder = Recorder::answering(200, "application/json", body).await;
+        let recorder = Recorder::start_with_response(200, "application/json", body).await;
         let error = recorder
             .tool("{ type: http, source: api }", "{}")
             .run(json!({}))
@@ -69,7 +69,7 @@ async fn an_answer_without_the_place_of_its_rows_is_an_error_that_names_it() {
         ("$.items", r#"{"data":[]}"#, None),
         ("$..items", r#"{"data":[]}"#, Some(0)),
     ] {
-        let recorder = Recorder::answering(200, "application/json", body).await;
+        let recorder = Recorder::start_with_response(200, "application/json", body).await;
         let tool = recorder.tool(
             "{ type: http, source: api }",
             &format!("{{ rows: '{rows}' }}"),
@@ -99,7 +99,7 @@ async fn a_status_that_is_no_success_is_named_and_nothing_else() {
         (503, Health::Down),
         (504, Health::Down),
     ] {
-        let recorder = Recorder::answering(status, "text/plain", "canary").await;
+        let recorder = Recorder::start_with_response(status, "text/plain", "canary").await;
         let error = recorder
             .tool("{ type: http, source: api }", "{}")
             .run(json!({}))
@@ -107,7 +107,7 @@ async fn a_status_that_is_no_success_is_named_and_nothing_else() {
             .unwrap_err();
         assert_eq!(error.health(), health, "{status}");
         assert_eq!(
-            said(error),
+            refusal_text(error),
             format!("the service answered with status {status}")
         );
     }
@@ -123,7 +123,7 @@ fn a_service_may_say_how_long_to_leave_it_alone() {
         ("99999999999999999999", Health::Down),
     ] {
         let headers = HeaderMap::from_iter([(RETRY_AFTER, value.parse().unwrap())]);
-        let error = refused(StatusCode::SERVICE_UNAVAILABLE, &headers, String::new());
+        let error = status_error(StatusCode::SERVICE_UNAVAILABLE, &headers, String::new());
         assert_eq!(error.health(), health, "{value}");
     }
 }
@@ -132,7 +132,8 @@ fn a_service_may_say_how_long_to_leave_it_alone() {
 async fn a_services_own_words_are_reported_where_the_tool_says_they_stand() {
     let said = json!({"error": {"message": "no such item"}}).to_string();
     for status in [200, 404] {
-        let recorder = Recorder::answering(status, "application/json", said.clone()).await;
+        let recorder =
+            Recorder::start_with_response(status, "application/json", said.clone()).await;
         let tool = recorder.tool("{ type: http, source: api }", "{ error: /error/message }");
         let error = tool.run(json!({})).await.unwrap_err();
         assert!(
