@@ -125,14 +125,14 @@ impl Agent {
         let (out, events) = mpsc::channel(WAITING_EVENTS);
         let assistants = self.assistants.load();
         let found = assistants.find(request.model.as_deref()).cloned();
-        match self.placed(&caller, found.ok_or(TurnFailure::UnknownModel)) {
+        match self.acquire_turn_slot(&caller, found.ok_or(TurnFailure::UnknownModel)) {
             Ok((assistant, place)) => {
                 let span = invocation(&assistant, &caller);
                 let setup = self.setup(assistant, caller, token);
                 let turn = turn::chat(setup, request, out);
                 event_stream(turn.instrument(span), Some(place), events)
             }
-            Err(failure) => self.failed(failure, out, events),
+            Err(failure) => self.failure_events(failure, out, events),
         }
     }
 
@@ -152,19 +152,19 @@ impl Agent {
             let assistant = assistant.cloned().ok_or(TurnFailure::UnknownModel)?;
             Ok((approval, assistant))
         });
-        match self.placed(&caller, found) {
+        match self.acquire_turn_slot(&caller, found) {
             Ok(((approval, assistant), place)) => {
                 let span = invocation(&assistant, &caller);
                 let setup = self.setup(assistant, caller, token);
                 let turn = turn::decide(setup, approval, decision, out);
                 event_stream(turn.instrument(span), Some(place), events)
             }
-            Err(failure) => self.failed(failure, out, events),
+            Err(failure) => self.failure_events(failure, out, events),
         }
     }
 
     /// Returns the value of `found` and a turn slot for the caller.
-    fn placed<T>(
+    fn acquire_turn_slot<T>(
         &self,
         caller: &Caller,
         found: Result<T, TurnFailure>,
@@ -177,7 +177,7 @@ impl Agent {
         Ok((found, place))
     }
 
-    fn failed(
+    fn failure_events(
         &self,
         failure: TurnFailure,
         out: mpsc::Sender<AgentEvent>,

@@ -192,7 +192,7 @@ pub(crate) struct StoredTurn {
 
 impl Conversation {
     /// Returns a handle to the conversation `id` without checking that it exists.
-    pub(crate) fn named(gateway: Arc<dyn GatewayClient>, id: &str) -> Self {
+    pub(crate) fn with_id(gateway: Arc<dyn GatewayClient>, id: &str) -> Self {
         Self {
             gateway,
             id: id.to_owned(),

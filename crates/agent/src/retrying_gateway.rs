@@ -29,12 +29,12 @@ impl RetryingGateway {
         Self { gateway, until }
     }
 
-    async fn ask<'a, T>(
+    async fn send_with_retries<'a, T>(
         &self,
-        ask: impl Fn() -> GatewayFuture<'a, T>,
+        send: impl Fn() -> GatewayFuture<'a, T>,
     ) -> Result<T, GatewayFailure> {
         for _ in 1..ATTEMPTS {
-            let answer = ask().await;
+            let answer = send().await;
             let Some(pause) = answer
                 .as_ref()
                 .err()
@@ -44,7 +44,7 @@ impl RetryingGateway {
             };
             sleep(pause).await;
         }
-        ask().await
+        send().await
     }
 
     /// Returns the pause before a retry after `failure`, or `None` if a retry is useless.
@@ -58,7 +58,8 @@ impl RetryingGateway {
 
 impl GatewayClient for RetryingGateway {
     fn tools<'a>(&'a self, toolsets: &'a [String]) -> GatewayFuture<'a, Vec<GatewayTool>> {
-        self.ask(move || self.gateway.tools(toolsets)).boxed()
+        self.send_with_retries(move || self.gateway.tools(toolsets))
+            .boxed()
     }
 
     fn call<'a>(
@@ -68,7 +69,7 @@ impl GatewayClient for RetryingGateway {
         key: &'a str,
         conversation: &'a str,
     ) -> GatewayFuture<'a, ToolAnswer> {
-        self.ask(move || self.gateway.call(tool, arguments, key, conversation))
+        self.send_with_retries(move || self.gateway.call(tool, arguments, key, conversation))
             .boxed()
     }
 
@@ -78,12 +79,12 @@ impl GatewayClient for RetryingGateway {
         refusal: AgentRefusal,
         key: &'a str,
     ) -> GatewayFuture<'a, ()> {
-        self.ask(move || self.gateway.record_refused(tool, refusal, key))
+        self.send_with_retries(move || self.gateway.record_refused(tool, refusal, key))
             .boxed()
     }
 
     fn memory<'a>(&'a self, method: &'static str, params: Value) -> GatewayFuture<'a, Value> {
-        self.ask(move || self.gateway.memory(method, params.clone()))
+        self.send_with_retries(move || self.gateway.memory(method, params.clone()))
             .boxed()
     }
 }

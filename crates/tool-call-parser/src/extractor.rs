@@ -128,7 +128,7 @@ impl Extractor {
         if let Some(unreadable) = self.unreadable(&rest, rest.len(), true) {
             pieces.push(Piece::Unreadable(unreadable));
         }
-        self.show(&rest, &mut pieces);
+        self.append_text(&rest, &mut pieces);
         pieces
     }
 
@@ -140,7 +140,7 @@ impl Extractor {
 
     /// Returns the number of bytes that are held back.
     #[cfg(test)]
-    pub(super) fn held(&self) -> usize {
+    pub(super) fn held_bytes(&self) -> usize {
         self.pending.len()
     }
 
@@ -152,18 +152,18 @@ impl Extractor {
             let bytes = match self.next(&pending[at..]) {
                 ExtractionStep::Undecided => break,
                 ExtractionStep::Text(bytes) => {
-                    self.state.note(&pending[at..at + bytes]);
+                    self.state.advance_over_text(&pending[at..at + bytes]);
                     bytes
                 }
                 ExtractionStep::Unreadable(bytes, unreadable) => {
-                    self.show(&pending[shown..at], &mut pieces);
+                    self.append_text(&pending[shown..at], &mut pieces);
                     shown = at;
                     pieces.push(Piece::Unreadable(unreadable));
-                    self.state.note(&pending[at..at + bytes]);
+                    self.state.advance_over_text(&pending[at..at + bytes]);
                     bytes
                 }
                 ExtractionStep::Passed(bytes, passed) => {
-                    self.show(&pending[shown..at], &mut pieces);
+                    self.append_text(&pending[shown..at], &mut pieces);
                     shown = at + bytes;
                     self.pass(&pending[at..shown], passed, &mut pieces);
                     bytes
@@ -172,7 +172,7 @@ impl Extractor {
             self.decided += bytes;
             at += bytes;
         }
-        self.show(&pending[shown..at], &mut pieces);
+        self.append_text(&pending[shown..at], &mut pieces);
         pending.drain(..at);
         self.pending = pending;
         pieces
@@ -185,7 +185,7 @@ impl Extractor {
             PassedText::Closing => self.blanks.clear(),
             PassedText::Found(found) => {
                 self.blanks.clear();
-                self.state.called(found.fenced);
+                self.state.advance_over_calls(found.fenced);
                 pieces.extend(found.calls.into_iter().map(|it| Piece::Call {
                     name: it.name,
                     arguments: it.arguments,
@@ -195,7 +195,7 @@ impl Extractor {
     }
 
     /// Appends decided text, preceded by the white space that was held back.
-    fn show(&mut self, text: &str, pieces: &mut Vec<Piece>) {
+    fn append_text(&mut self, text: &str, pieces: &mut Vec<Piece>) {
         if text.is_empty() {
             return;
         }
@@ -240,7 +240,7 @@ impl Extractor {
             if blanks > 0 {
                 return ExtractionStep::Passed(blanks, PassedText::Blanks);
             }
-            match self.closing(rest) {
+            match self.parse_closing(rest) {
                 Ok(bytes) => return ExtractionStep::Passed(bytes, PassedText::Closing),
                 Err(ParseStop::Incomplete) => return ExtractionStep::Undecided,
                 Err(ParseStop::No) => {}
@@ -285,7 +285,7 @@ impl Extractor {
     }
 
     /// Parses a token that closes a call.
-    fn closing(&mut self, rest: &str) -> ParseResult<usize> {
+    fn parse_closing(&mut self, rest: &str) -> ParseResult<usize> {
         let mut cursor = Cursor::new(rest, &self.steps);
         if self.state.fence == Fence::Dropped && cursor.optional("```")? {
             self.state.fence = Fence::None;

@@ -149,7 +149,7 @@ fn members(cursor: &mut Cursor, depth: usize) -> ParseResult<Json> {
         cursor.literal(":")?;
         blanks_and_comments(cursor)?;
         members.push((name, value_at(cursor, depth + 1)?));
-        if !separated(cursor, '}')? {
+        if !separator(cursor, '}')? {
             break;
         }
     }
@@ -166,7 +166,7 @@ fn items(cursor: &mut Cursor, depth: usize) -> ParseResult<Json> {
             break;
         }
         items.push(value_at(cursor, depth + 1)?);
-        if !separated(cursor, ']')? {
+        if !separator(cursor, ']')? {
             break;
         }
     }
@@ -175,7 +175,7 @@ fn items(cursor: &mut Cursor, depth: usize) -> ParseResult<Json> {
 }
 
 /// Parses a separator and returns whether it was a comma, after which another element may follow.
-fn separated(cursor: &mut Cursor, close: char) -> ParseResult<bool> {
+fn separator(cursor: &mut Cursor, close: char) -> ParseResult<bool> {
     blanks_and_comments(cursor)?;
     match cursor.peek()? {
         ',' => {
@@ -243,13 +243,13 @@ pub(super) fn text(cursor: &mut Cursor) -> ParseResult<String> {
     loop {
         match cursor.next()? {
             c if c == quote => return Ok(text),
-            '\\' => escaped(cursor, &mut text)?,
+            '\\' => escape_sequence(cursor, &mut text)?,
             c => text.push(c),
         }
     }
 }
 
-fn escaped(cursor: &mut Cursor, text: &mut String) -> ParseResult<()> {
+fn escape_sequence(cursor: &mut Cursor, text: &mut String) -> ParseResult<()> {
     match cursor.next()? {
         c @ ('"' | '\'' | '\\' | '/') => text.push(c),
         'b' => text.push('\u{8}'),

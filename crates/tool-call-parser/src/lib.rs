@@ -31,14 +31,14 @@ use serde_json::Value;
 
 pub use extractor::Extractor;
 pub use lines::{FailedLines, extract_calls};
-pub use mention::mentioned;
+pub use mention::mentioned_tools;
 pub use registry::{Family, UnknownFamily};
 pub use syntax::CallSyntax;
 pub use template::TemplateError;
 pub use unreadable::UnreadableCall;
 
 /// Converts JSON in the notation of a model to valid JSON, or returns `None` if it does not have exactly one meaning.
-pub fn mended(text: &str) -> Option<String> {
+pub fn repair_json(text: &str) -> Option<String> {
     json::whole(text).map(|value| value.to_json())
 }
 

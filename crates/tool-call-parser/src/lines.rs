@@ -142,7 +142,7 @@ struct LearnedTemplates(HashMap<String, Result<CallSyntax, TemplateError>>);
 const MAX_TEMPLATES: usize = 64;
 
 impl LearnedTemplates {
-    fn learn(&mut self, source: &str) -> Result<CallSyntax, TemplateError> {
+    fn learn_syntax(&mut self, source: &str) -> Result<CallSyntax, TemplateError> {
         if let Some(learned) = self.0.get(source) {
             return learned.clone();
         }
@@ -182,7 +182,7 @@ fn extract_line<'l>(
         (None | Some(Value::Null), None) => syntax.clone(),
         (None | Some(Value::Null), Some(family)) => family.into(),
         (Some(template), family) => templates
-            .learn(template.as_str().ok_or(LineFault::NoTemplate)?)?
+            .learn_syntax(template.as_str().ok_or(LineFault::NoTemplate)?)?
             .with_family(family.unwrap_or_default()),
     };
     let mut extractor = Extractor::new(syntax, &functions);

@@ -15,7 +15,7 @@ const NO: [&str; 4] = ["need", "reason", "longer", "point"];
 ///
 /// Mentions that are negated, part of a question, quoted or part of a longer name do not count. To be used only for a text in
 /// which no call was found.
-pub fn mentioned<'t>(text: &str, tools: &[&'t str]) -> Vec<&'t str> {
+pub fn mentioned_tools<'t>(text: &str, tools: &[&'t str]) -> Vec<&'t str> {
     let mut found: Vec<&'t str> = Vec::new();
     if text.len() > MAX_TEXT {
         return found;

@@ -116,7 +116,11 @@ impl FormReader<'_> {
     }
 
     /// Returns the calls that a JSON value represents.
-    pub(super) fn spelled(&self, value: &Json, opening: CallCertainty) -> ParseResult<FoundCalls> {
+    pub(super) fn calls_from_json(
+        &self,
+        value: &Json,
+        opening: CallCertainty,
+    ) -> ParseResult<FoundCalls> {
         let shaped = shape::calls(value).ok_or(ParseStop::No)?;
         if shaped.is_empty() {
             return Err(ParseStop::No);
@@ -139,7 +143,7 @@ impl FormReader<'_> {
         cursor.blanks();
         let fenced = maybe_fenced(cursor)?;
         let value = json::value(cursor)?;
-        let found = self.spelled(&value, CallCertainty::Unmistakable)?;
+        let found = self.calls_from_json(&value, CallCertainty::Unmistakable)?;
         Ok(FoundCalls { fenced, ..found })
     }
 

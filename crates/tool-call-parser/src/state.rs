@@ -47,7 +47,7 @@ impl ParserState {
     }
 
     /// Advances the state over `text`.
-    pub(super) fn note(&mut self, text: &str) {
+    pub(super) fn advance_over_text(&mut self, text: &str) {
         self.after_call = false;
         self.continues = false;
         for c in text.chars() {
@@ -81,7 +81,7 @@ impl ParserState {
     }
 
     /// Advances the state over calls.
-    pub(super) fn called(&mut self, fenced: bool) {
+    pub(super) fn advance_over_calls(&mut self, fenced: bool) {
         self.last = None;
         self.last_visible = None;
         self.line_start = true;

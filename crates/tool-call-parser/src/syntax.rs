@@ -15,7 +15,7 @@ pub struct CallSyntax {
 impl CallSyntax {
     /// Adds the call format of the model's chat template (in Jinja), which is tried before the forms of the family.
     pub fn with_template(self, source: &str) -> Result<Self, TemplateError> {
-        let format = CallFormat::learn(source)?;
+        let format = CallFormat::from_template(source)?;
         Ok(Self {
             format: Some(Arc::new(format)),
             ..self

@@ -26,7 +26,7 @@ impl ToolSchemas {
 
     /// Converts a value written as plain text according to the tool's schema: a value that may be a string stays text, anything
     /// else is parsed as JSON. Text that does not fit is left unchanged, so that the validation reports it.
-    pub(super) fn typed(&self, tool: &str, parameter: &str, text: &str) -> Json {
+    pub(super) fn parse_typed_value(&self, tool: &str, parameter: &str, text: &str) -> Json {
         let schema = self
             .0
             .get(tool)

@@ -69,7 +69,7 @@ fn tool_parameters(
     };
     Some(UnreadableCall {
         name: if name.is_empty() { "null" } else { name }.to_owned(),
-        written: shown(written),
+        written: truncate_text(written),
     })
 }
 
@@ -87,7 +87,7 @@ fn after_token(text: &str, format: Option<&CallFormat>) -> Option<UnreadableCall
     // A token alone may occur in an explanation, so JSON has to follow.
     rest.starts_with(['{', '[']).then(|| UnreadableCall {
         name: name_in(rest),
-        written: shown(rest),
+        written: truncate_text(rest),
     })
 }
 
@@ -99,7 +99,7 @@ fn nameless(text: &str) -> Option<UnreadableCall> {
     let (value, length) = json::value_at_start(text)?;
     shape::lacks_name(&value).then(|| UnreadableCall {
         name: "null".to_owned(),
-        written: shown(&text[..length]),
+        written: truncate_text(&text[..length]),
     })
 }
 
@@ -114,7 +114,7 @@ fn name_in(text: &str) -> String {
     name.unwrap_or_else(|| "null".to_owned())
 }
 
-fn shown(text: &str) -> String {
+fn truncate_text(text: &str) -> String {
     let text = text.trim();
     let mut end = text.len().min(MAX_SHOWN);
     while !text.is_char_boundary(end) {

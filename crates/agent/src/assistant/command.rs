@@ -96,7 +96,7 @@ pub(crate) enum MessageOpening {
 }
 
 /// Returns what the configuration does with `message`.
-pub(crate) fn opening(
+pub(crate) fn resolve_opening(
     message: &str,
     commands: &[Command],
     always: Option<&ConfiguredCall>,
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn a_command_fills_in_its_words_and_says_which_it_lacks() {
         let commands = [command()];
-        let open = |message| opening(message, &commands, None);
+        let open = |message| resolve_opening(message, &commands, None);
         assert_eq!(
             open("/record  a\"b c "),
             MessageOpening::Call {
@@ -200,7 +200,8 @@ mod tests {
     #[test]
     fn a_call_for_every_message_has_the_message_in_it() {
         let always = call("query", "{{ message }}", &["message"]);
-        let MessageOpening::Call { arguments, .. } = opening("toothache?", &[], Some(&always))
+        let MessageOpening::Call { arguments, .. } =
+            resolve_opening("toothache?", &[], Some(&always))
         else {
             panic!("no call");
         };

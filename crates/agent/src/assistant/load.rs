@@ -162,7 +162,7 @@ impl AssistantsReader<'_> {
         let mut variables = Variables::new(self.variables, &self.directory, self.secret_files);
         let mut filled = settings.value.clone();
         let is_filled = fill_provider(&mut filled, &mut variables);
-        let missing = variables.missing();
+        let missing = variables.into_missing_names();
         let opened = match is_filled {
             Err(error) => Err(format!("provider `{name}` {error}")),
             Ok(()) if !missing.is_empty() => Ok(Err(MissingVariables(missing))),
@@ -306,7 +306,7 @@ impl AssistantsReader<'_> {
                 return None;
             }
         };
-        let mut missing = variables.missing();
+        let mut missing = variables.into_missing_names();
         let client = match client? {
             Ok(client) if missing.is_empty() => Ok(client),
             Ok(_) => Err(MissingVariables(missing)),

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use regex::Regex;
 
-pub(crate) use command::{Command, ConfiguredCall, MessageOpening, opening};
+pub(crate) use command::{Command, ConfiguredCall, MessageOpening, resolve_opening};
 pub(crate) use language::{ByLanguage, Language, detect};
 pub(crate) use load::{OpenProvider, Text, parse, texts};
 pub(crate) use prompt::{Prompt, PromptFacts, Template};

@@ -71,7 +71,7 @@ impl Prompt {
         let user = context! {
             subject => caller.subject(),
             tenant => caller.tenant(),
-            roles => listed(caller.roles()),
+            roles => to_template_list(caller.roles()),
             attributes => minijinja::Value::from_pairs(
                 caller
                     .attributes()
@@ -100,11 +100,11 @@ fn to_template_value(value: &AttributeValue) -> minijinja::Value {
         AttributeValue::Text(text) => minijinja::Value::from(text.as_str()),
         AttributeValue::Integer(number) => minijinja::Value::from(*number),
         AttributeValue::Boolean(truth) => minijinja::Value::from(*truth),
-        AttributeValue::List(items) => listed(items),
+        AttributeValue::List(items) => to_template_list(items),
     }
 }
 
-fn listed(items: &[String]) -> minijinja::Value {
+fn to_template_list(items: &[String]) -> minijinja::Value {
     items.iter().map(String::as_str).collect()
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Assistants, Calls, MessageOpening, SecretFiles, Text, opening, parse, texts};
+use super::{Assistants, Calls, MessageOpening, SecretFiles, Text, parse, resolve_opening, texts};
 use crate::Error;
 use crate::clients::ModelClient;
 use crate::provider::{Provider, ProviderSettings};
@@ -172,7 +172,7 @@ fn every_example_is_sound_with_a_model_and_without() {
     assert_eq!(google.language(question).unwrap().code(), "vi");
     let MessageOpening::Call {
         tool, arguments, ..
-    } = opening(question, &google.commands, google.opening.as_ref())
+    } = resolve_opening(question, &google.commands, google.opening.as_ref())
     else {
         panic!("no call");
     };
@@ -184,7 +184,7 @@ fn every_example_is_sound_with_a_model_and_without() {
 
     let catalogue = example("catalogue");
     let catalogue = catalogue.find(Some("catalogue")).unwrap();
-    let open = |message| opening(message, &catalogue.commands, None);
+    let open = |message| resolve_opening(message, &catalogue.commands, None);
     let MessageOpening::Call {
         tool, arguments, ..
     } = open("/tag water quality")

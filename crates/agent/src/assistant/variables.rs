@@ -43,7 +43,7 @@ impl<'a> Variables<'a> {
     }
 
     /// Returns the names of variables that were requested but are not set.
-    pub(crate) fn missing(self) -> BTreeSet<String> {
+    pub(crate) fn into_missing_names(self) -> BTreeSet<String> {
         self.missing
     }
 
@@ -111,7 +111,7 @@ mod tests {
         let gone = variables.text("${file:gone}").unwrap_err();
         assert!(gone.to_string().contains("gone cannot be read"), "{gone}");
         assert_eq!(
-            variables.missing(),
+            variables.into_missing_names(),
             BTreeSet::from(["NOT_SET_C".to_owned()])
         );
         assert!(!files.are_changed());

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use wardgate_arguments::{Arguments, InputSchema, InvalidArguments};
 
-use wardgate_tool_call_parser::mended;
+use wardgate_tool_call_parser::repair_json;
 
 /// Parses `text` by the rules of the tool-runner, so that the model learns immediately what is invalid. Invalid JSON is repaired
 /// where it has only one possible meaning; nothing is invented.
@@ -18,7 +18,7 @@ pub(crate) fn read_arguments(
         // Models write nothing when there are no arguments.
         "" => Cow::Borrowed("{}"),
         text if is_json(text) => Cow::Borrowed(text),
-        text => mended(text).map_or(Cow::Borrowed(text), Cow::Owned),
+        text => repair_json(text).map_or(Cow::Borrowed(text), Cow::Owned),
     };
     // Some models encode the object as a JSON string.
     let inner = serde_json::from_str::<String>(&json).ok();

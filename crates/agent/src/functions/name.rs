@@ -36,10 +36,10 @@ impl FunctionNames {
         if let Some(given) = self.given.get(tool) {
             return given.clone();
         }
-        let mut candidates = DIGITS.iter().map(|digits| changed(tool, *digits));
+        let mut candidates = DIGITS.iter().map(|digits| name_with_digest(tool, *digits));
         let free = candidates.find(|name| !self.taken.contains(name));
         // A collision of 128 bits of SHA-256 does not occur in practice.
-        let name = free.unwrap_or_else(|| changed(tool, MAX_NAME));
+        let name = free.unwrap_or_else(|| name_with_digest(tool, MAX_NAME));
         self.give(tool, name.clone());
         name
     }
@@ -59,7 +59,7 @@ fn is_in_name(c: char) -> bool {
 }
 
 /// Returns as much of the name as fits, followed by `digits` digits of its digest.
-fn changed(tool: &str, digits: usize) -> String {
+fn name_with_digest(tool: &str, digits: usize) -> String {
     let digest = Digest::compute(tool.as_bytes()).to_string();
     let prefix_length = MAX_NAME.saturating_sub(digits + 1);
     let mut name: String = tool
@@ -104,10 +104,10 @@ mod tests {
 
     #[test]
     fn a_name_that_looks_like_anothers_keeps_its_place() {
-        let looks = changed("files.read", 8);
+        let looks = name_with_digest("files.read", 8);
         let [dotted, looking] = names(&["files.read", &looks]).try_into().unwrap();
         assert_eq!(looking, looks);
-        assert_eq!(dotted, changed("files.read", 16));
+        assert_eq!(dotted, name_with_digest("files.read", 16));
     }
 
     proptest! {

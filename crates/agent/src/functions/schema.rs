@@ -67,7 +67,7 @@ impl<'s> SchemaCleaner<'s> {
             _ => return Err(UnsupportedSchema::NotASchema),
         };
         let mut cleaned = match members.get("$ref") {
-            Some(Value::String(reference)) => self.referred(reference, depth)?,
+            Some(Value::String(reference)) => self.resolve_reference(reference, depth)?,
             Some(_) => return Err(UnsupportedSchema::NotASchema),
             None => Map::new(),
         };
@@ -82,7 +82,7 @@ impl<'s> SchemaCleaner<'s> {
     }
 
     /// Returns the target of a reference. A recursive reference is expanded once; inside, only its type and description are kept.
-    fn referred(
+    fn resolve_reference(
         &mut self,
         reference: &str,
         depth: usize,

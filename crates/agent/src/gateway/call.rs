@@ -133,8 +133,8 @@ pub(super) async fn call(
         answer = exchange(edge, token, request, TIME_LIMIT) => answer,
     };
     match answer {
-        Ok(result) => ended(&result),
-        Err(GatewayError::Refused(fault)) if !fault.is_busy() => Ok(failed(*fault)),
+        Ok(result) => outcome_from_result(&result),
+        Err(GatewayError::Refused(fault)) if !fault.is_busy() => Ok(outcome_from_fault(*fault)),
         Err(error) => Err(error),
     }
 }
@@ -178,7 +178,7 @@ pub(super) async fn record_refused(
     }
 }
 
-fn ended(result: &RawValue) -> Result<CallOutcome, GatewayError> {
+fn outcome_from_result(result: &RawValue) -> Result<CallOutcome, GatewayError> {
     let Members {
         result_type,
         content,
@@ -213,7 +213,7 @@ fn ended(result: &RawValue) -> Result<CallOutcome, GatewayError> {
     })
 }
 
-fn failed(fault: RpcFault) -> CallOutcome {
+fn outcome_from_fault(fault: RpcFault) -> CallOutcome {
     let RpcFault {
         code,
         message,

@@ -55,11 +55,14 @@ pub(super) async fn open(
     edge: &EdgeClient,
     token: &BearerToken,
 ) -> Result<ToolChanges, GatewayError> {
-    let opened = tokio::time::timeout(TIME_LIMIT, acknowledged(edge, token)).await;
+    let opened = tokio::time::timeout(TIME_LIMIT, request_stream(edge, token)).await;
     opened.unwrap_or(Err(GatewayError::Late))
 }
 
-async fn acknowledged(edge: &EdgeClient, token: &BearerToken) -> Result<ToolChanges, GatewayError> {
+async fn request_stream(
+    edge: &EdgeClient,
+    token: &BearerToken,
+) -> Result<ToolChanges, GatewayError> {
     let mut params = Map::new();
     params.insert(
         "notifications".to_owned(),

@@ -84,7 +84,7 @@ impl GatewayEndpoint {
             return Ok(list);
         }
         let list = Arc::new(list::fetch(&self.0.edge, token, toolset).await?);
-        self.0.tools.put(&self.0.edge, &lookup, &list);
+        self.0.tools.insert(&self.0.edge, &lookup, &list);
         Ok(list)
     }
 

@@ -75,7 +75,12 @@ impl ToolCache {
     }
 
     /// Stores a list and, unless it is public, starts to follow the changes of its caller's list.
-    pub(super) fn put(&self, edge: &EdgeClient, lookup: &ToolListLookup<'_>, list: &Arc<ToolList>) {
+    pub(super) fn insert(
+        &self,
+        edge: &EdgeClient,
+        lookup: &ToolListLookup<'_>,
+        list: &Arc<ToolList>,
+    ) {
         if list.ttl.is_zero() {
             return;
         }

@@ -33,7 +33,7 @@ pub(crate) async fn refusal(
     language: Option<Language>,
     is_command: bool,
 ) -> Option<Refusal> {
-    if let Some(text) = matched(&assistant.input, message) {
+    if let Some(text) = find_refusal(&assistant.input, message) {
         return Some(Refusal {
             text: text.to_owned(),
             because_it_failed: false,
@@ -59,7 +59,7 @@ pub(crate) async fn refusal(
 }
 
 /// Returns the refusal text of the first check that matches `text`.
-pub(crate) fn matched<'c>(checks: &'c [Check], text: &str) -> Option<&'c str> {
+pub(crate) fn find_refusal<'c>(checks: &'c [Check], text: &str) -> Option<&'c str> {
     checks
         .iter()
         .find(|check| check.pattern.is_match(text))

@@ -67,7 +67,7 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
 mod tests {
     use super::*;
 
-    fn parsed(body: &str, last: Option<&str>) -> String {
+    fn parse_to_text(body: &str, last: Option<&str>) -> String {
         let mut headers = HeaderMap::new();
         if let Some(last) = last {
             headers.insert("last-event-id", last.parse().unwrap());
@@ -81,8 +81,11 @@ mod tests {
     #[test]
     fn a_turn_goes_on_after_the_last_event_the_client_has() {
         let body = r#"{"message":"hi","message_id":"m1"}"#;
-        assert_eq!(parsed(body, Some("41")), r#""hi" Some("m1") Some(41)"#);
-        assert_eq!(parsed(body, None), r#""hi" Some("m1") None"#);
+        assert_eq!(
+            parse_to_text(body, Some("41")),
+            r#""hi" Some("m1") Some(41)"#
+        );
+        assert_eq!(parse_to_text(body, None), r#""hi" Some("m1") None"#);
     }
 
     #[test]
@@ -121,7 +124,7 @@ mod tests {
             ),
         ];
         for (body, last, expected) in cases {
-            let parsed = parsed(body, last);
+            let parsed = parse_to_text(body, last);
             assert!(parsed.contains(expected), "{body}: {parsed}");
             assert!(!parsed.contains("secret"), "{body}: {parsed}");
         }

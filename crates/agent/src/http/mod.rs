@@ -97,7 +97,7 @@ const ROUTES: &[Route<Arc<Endpoints>>] = &[
     },
     Route {
         info: RouteInfo::new("/v1/models/{name}", GET, CALLER, "one assistant. 200 JSON"),
-        handler: |here, methods| endpoint(here, methods, models::one),
+        handler: |here, methods| endpoint(here, methods, models::get_model),
     },
     Route {
         info: RouteInfo::new("/v1/{*rest}", ANY, EVERYBODY, "any other path: 404"),

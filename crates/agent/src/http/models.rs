@@ -20,7 +20,7 @@ pub(super) async fn list(
     Ok(reply(&json!({ "object": "list", "data": data })))
 }
 
-pub(super) async fn one(
+pub(super) async fn get_model(
     here: Arc<Endpoints>,
     mut request: AdmittedRequest,
 ) -> Result<Response, Problem> {

@@ -42,7 +42,7 @@ impl AnswerAssembly {
 
     // === input from the API of the provider ===
 
-    pub(super) fn text(&mut self, text: &str) -> Result<(), ModelError> {
+    pub(super) fn push_text(&mut self, text: &str) -> Result<(), ModelError> {
         if !text.is_empty() {
             self.reserve_bytes(text.len())?;
             self.events.push_back(ModelEvent::Text(text.to_owned()));
@@ -50,7 +50,7 @@ impl AnswerAssembly {
         Ok(())
     }
 
-    pub(super) fn reasoning(&mut self, text: &str) -> Result<(), ModelError> {
+    pub(super) fn push_reasoning(&mut self, text: &str) -> Result<(), ModelError> {
         if !text.is_empty() {
             self.reserve_bytes(text.len())?;
             self.events
@@ -60,7 +60,7 @@ impl AnswerAssembly {
     }
 
     /// Adds a piece of a call. Calls are emitted at the end of the answer, because only then it is certain that none was cut off.
-    pub(super) fn call(&mut self, piece: &CallPiece<'_>) -> Result<(), ModelError> {
+    pub(super) fn push_call_piece(&mut self, piece: &CallPiece<'_>) -> Result<(), ModelError> {
         let arguments = match piece.arguments {
             Some(ArgumentsPiece::More(text)) => text.len(),
             Some(ArgumentsPiece::Whole(value)) => value.to_string().len(),
@@ -73,7 +73,7 @@ impl AnswerAssembly {
     }
 
     /// Records token counts. The last count of each kind is valid.
-    pub(super) fn usage(&mut self, input: Option<u64>, output: Option<u64>) {
+    pub(super) fn record_usage(&mut self, input: Option<u64>, output: Option<u64>) {
         if input.is_none() && output.is_none() {
             return;
         }
@@ -83,12 +83,12 @@ impl AnswerAssembly {
     }
 
     /// Records that the model stopped. Token counts may still follow.
-    pub(super) fn stopped(&mut self, reason: FinishReason) {
+    pub(super) fn record_finish_reason(&mut self, reason: FinishReason) {
         self.stopped = Some(reason);
     }
 
     /// Records that the provider ended its stream.
-    pub(super) fn over(&mut self) {
+    pub(super) fn record_stream_end(&mut self) {
         self.is_over = true;
     }
 
@@ -113,7 +113,7 @@ impl AnswerAssembly {
         let calls = std::mem::take(&mut self.calls);
         let (calls, reason) = match self.stopped.take() {
             Some(FinishReason::Stop | FinishReason::Calls) => {
-                (calls.ended(&mut self.ids), FinishReason::Stop)
+                (calls.into_calls(&mut self.ids), FinishReason::Stop)
             }
             Some(reason) => (calls.whole(&mut self.ids).0, reason),
             // Some servers only mark the end of the stream and send no reason.

@@ -126,21 +126,21 @@ pub(super) fn read_frame(frame: &str, answer: &mut AnswerAssembly) -> Result<(),
         }
         Some("message_delta") => {
             usage(event.get("usage"), answer);
-            stopped(
+            record_stop_reason(
                 event
                     .get("delta")
                     .and_then(|delta| delta.get("stop_reason")),
                 answer,
             );
         }
-        Some("message_stop") => answer.over(),
+        Some("message_stop") => answer.record_stream_end(),
         Some("message") => {
             let content = event.get("content").and_then(Value::as_array);
             for (index, content) in (0..).zip(content.into_iter().flatten()) {
                 block(content, Some(index), answer)?;
             }
             usage(event.get("usage"), answer);
-            stopped(event.get("stop_reason"), answer);
+            record_stop_reason(event.get("stop_reason"), answer);
         }
         // Pings, ends of blocks and unknown event types are ignored.
         _ => {}
@@ -153,14 +153,14 @@ pub(super) fn read_frame(frame: &str, answer: &mut AnswerAssembly) -> Result<(),
 fn block(block: &Value, index: Option<u64>, answer: &mut AnswerAssembly) -> Result<(), ModelError> {
     let text = |key: &str| block.get(key).and_then(Value::as_str);
     match text("type") {
-        Some("text") => answer.text(text("text").unwrap_or_default()),
-        Some("thinking") => answer.reasoning(text("thinking").unwrap_or_default()),
+        Some("text") => answer.push_text(text("text").unwrap_or_default()),
+        Some("thinking") => answer.push_reasoning(text("thinking").unwrap_or_default()),
         Some("tool_use") => {
             let input = block.get("input").and_then(Value::as_object);
             let whole = input
                 .filter(|input| !input.is_empty())
                 .and_then(|_| block.get("input"));
-            answer.call(&CallPiece {
+            answer.push_call_piece(&CallPiece {
                 index,
                 id: text("id"),
                 name: text("name"),
@@ -174,9 +174,9 @@ fn block(block: &Value, index: Option<u64>, answer: &mut AnswerAssembly) -> Resu
 fn delta(delta: &Value, index: Option<u64>, answer: &mut AnswerAssembly) -> Result<(), ModelError> {
     let text = |key: &str| delta.get(key).and_then(Value::as_str).unwrap_or_default();
     match text("type") {
-        "text_delta" => answer.text(text("text")),
-        "thinking_delta" => answer.reasoning(text("thinking")),
-        "input_json_delta" => answer.call(&CallPiece {
+        "text_delta" => answer.push_text(text("text")),
+        "thinking_delta" => answer.push_reasoning(text("thinking")),
+        "input_json_delta" => answer.push_call_piece(&CallPiece {
             index,
             arguments: Some(ArgumentsPiece::More(text("partial_json"))),
             ..CallPiece::default()
@@ -193,14 +193,14 @@ fn usage(usage: Option<&Value>, answer: &mut AnswerAssembly) {
         .filter_map(count)
         .fold(0, u64::saturating_add);
     let input = count("input_tokens").map(|input| input.saturating_add(cached));
-    answer.usage(input, count("output_tokens"));
+    answer.record_usage(input, count("output_tokens"));
 }
 
-fn stopped(reason: Option<&Value>, answer: &mut AnswerAssembly) {
+fn record_stop_reason(reason: Option<&Value>, answer: &mut AnswerAssembly) {
     let Some(reason) = reason.and_then(Value::as_str) else {
         return;
     };
-    answer.stopped(match reason {
+    answer.record_finish_reason(match reason {
         "end_turn" | "stop_sequence" => FinishReason::Stop,
         "tool_use" => FinishReason::Calls,
         "max_tokens" | "model_context_window_exceeded" => FinishReason::Length,

@@ -101,7 +101,7 @@ impl Calls {
 
     /// Returns all calls of an answer that the model itself ended, without checking names and arguments: the model is told
     /// about invalid ones later. A call without a name is named `null`.
-    pub(super) fn ended(self, ids: &mut CallIds) -> Vec<FunctionCall> {
+    pub(super) fn into_calls(self, ids: &mut CallIds) -> Vec<FunctionCall> {
         self.parts
             .into_iter()
             .map(|part| FunctionCall {
@@ -130,7 +130,7 @@ impl Calls {
         } else {
             Err(UnfinishedCall)
         };
-        (self.ended(ids), all)
+        (self.into_calls(ids), all)
     }
 }
 
@@ -189,7 +189,7 @@ mod tests {
             });
         }
         calls
-            .ended(&mut ids())
+            .into_calls(&mut ids())
             .into_iter()
             .map(|call| (call.id, call.name, call.arguments))
             .collect()
@@ -287,7 +287,7 @@ mod tests {
             arguments: Some(ArgumentsPiece::Whole(&json!({"x": 1}))),
             ..CallPiece::default()
         });
-        let calls = calls.ended(&mut ids());
+        let calls = calls.into_calls(&mut ids());
         assert_eq!(calls[0].arguments, "{\"x\":1}");
     }
 

@@ -23,7 +23,7 @@ impl Contents {
         Self::default()
     }
 
-    pub(super) fn saw(&mut self, event: &ModelEvent) {
+    pub(super) fn record_event(&mut self, event: &ModelEvent) {
         match event {
             ModelEvent::Text(text) => self.text.push_str(text),
             ModelEvent::Call(call) => self.calls.push(call.clone()),
@@ -129,10 +129,10 @@ mod tests {
             ModelEvent::Text("It ".to_owned()),
             ModelEvent::Text("is Ada.".to_owned()),
         ] {
-            contents.saw(&event);
+            contents.record_event(&event);
         }
         assert_eq!(contents.answer()["finish_reason"], "error", "so far");
-        contents.saw(&ModelEvent::Finished(FinishReason::Stop));
+        contents.record_event(&ModelEvent::Finished(FinishReason::Stop));
         assert_eq!(
             contents.answer(),
             json!({

@@ -123,12 +123,12 @@ impl Provider {
         let begun = self.begin(request).instrument(watch.span()).await;
         match begun {
             Ok((first, reading)) => {
-                watch.saw(&first);
+                watch.record_event(&first);
                 let first = stream::once(async { Ok(first) });
-                Ok(first.chain(reading.watched(watch)).boxed())
+                Ok(first.chain(reading.with_telemetry(watch)).boxed())
             }
             Err(error) => {
-                watch.failed(&error);
+                watch.record_failure(&error);
                 Err(error)
             }
         }
@@ -243,16 +243,16 @@ impl AnswerReader {
     }
 
     /// Returns the remaining events, and records each in `watch`.
-    fn watched(
+    fn with_telemetry(
         self,
         watch: AnswerTelemetry,
     ) -> impl Stream<Item = Result<ModelEvent, ModelError>> + Send {
         stream::try_unfold((self, watch), |(mut reading, mut watch)| async move {
             let next = reading.next().instrument(watch.span()).await;
             match &next {
-                Ok(Some(event)) => watch.saw(event),
+                Ok(Some(event)) => watch.record_event(event),
                 Ok(None) => {}
-                Err(error) => watch.failed(error),
+                Err(error) => watch.record_failure(error),
             }
             Ok(next?.map(|event| (event, (reading, watch))))
         })

@@ -65,17 +65,17 @@ pub(super) fn read_frame(frame: &str, answer: &mut AnswerAssembly) -> Result<(),
         return Err(failure::of_object(error));
     }
     let text = |key: &str| line.get(key).and_then(Value::as_str).unwrap_or_default();
-    answer.reasoning(text("thinking"))?;
-    answer.text(text("response"))?;
+    answer.push_reasoning(text("thinking"))?;
+    answer.push_text(text("response"))?;
     if line.get("done").and_then(Value::as_bool) == Some(true) {
         let count = |key: &str| line.get(key).and_then(Value::as_u64);
-        answer.usage(count("prompt_eval_count"), count("eval_count"));
-        answer.stopped(match text("done_reason") {
+        answer.record_usage(count("prompt_eval_count"), count("eval_count"));
+        answer.record_finish_reason(match text("done_reason") {
             "" | "stop" => FinishReason::Stop,
             "length" => FinishReason::Length,
             other => FinishReason::Other(other.chars().take(64).collect()),
         });
-        answer.over();
+        answer.record_stream_end();
     }
     Ok(())
 }

@@ -79,7 +79,7 @@ fn call(call: &FunctionCall) -> Value {
 pub(super) fn read_frame(frame: &str, answer: &mut AnswerAssembly) -> Result<(), ModelError> {
     let frame = frame.trim();
     if frame == "[DONE]" {
-        answer.over();
+        answer.record_stream_end();
         return Ok(());
     }
     if frame.is_empty() {
@@ -103,7 +103,7 @@ pub(super) fn read_frame(frame: &str, answer: &mut AnswerAssembly) -> Result<(),
     }
     if let Some(usage) = chunk.get("usage") {
         let count = |key: &str| usage.get(key).and_then(Value::as_u64);
-        answer.usage(count("prompt_tokens"), count("completion_tokens"));
+        answer.record_usage(count("prompt_tokens"), count("completion_tokens"));
     }
     Ok(())
 }
@@ -116,7 +116,7 @@ fn read_choice(choice: &Value, answer: &mut AnswerAssembly) -> Result<(), ModelE
     }
     let reason = choice.get("finish_reason").and_then(Value::as_str);
     if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
-        answer.stopped(match reason {
+        answer.record_finish_reason(match reason {
             "stop" | "eos" | "eos_token" | "end_turn" => FinishReason::Stop,
             "tool_calls" | "function_call" => FinishReason::Calls,
             "length" | "max_tokens" => FinishReason::Length,
@@ -135,17 +135,17 @@ fn read_message(
     let thoughts = ["reasoning_content", "reasoning"]
         .into_iter()
         .find_map(|key| message.get(key)?.as_str());
-    answer.reasoning(thoughts.unwrap_or_default())?;
+    answer.push_reasoning(thoughts.unwrap_or_default())?;
     match message.get("content") {
-        Some(Value::String(text)) => answer.text(text)?,
+        Some(Value::String(text)) => answer.push_text(text)?,
         Some(Value::Array(parts)) => {
             for text in parts.iter().filter_map(|part| part.get("text")?.as_str()) {
-                answer.text(text)?;
+                answer.push_text(text)?;
             }
         }
         _ => {}
     }
-    answer.text(
+    answer.push_text(
         message
             .get("refusal")
             .and_then(Value::as_str)
@@ -165,7 +165,7 @@ fn read_call(call: &Value, answer: &mut AnswerAssembly) -> Result<(), ModelError
         None | Some(Value::Null) => None,
         Some(value) => Some(ArgumentsPiece::Whole(value)),
     };
-    answer.call(&CallPiece {
+    answer.push_call_piece(&CallPiece {
         index: call.get("index").and_then(Value::as_u64),
         id: non_empty_text(call.get("id")),
         name: non_empty_text(function.and_then(|function| function.get("name"))),

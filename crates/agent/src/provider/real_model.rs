@@ -63,7 +63,7 @@ async fn record(
     answer
 }
 
-fn ask(messages: Vec<ModelMessage>, functions: Vec<Function>) -> ModelRequest {
+fn create_request(messages: Vec<ModelMessage>, functions: Vec<Function>) -> ModelRequest {
     ModelRequest {
         model: "qwen2.5-coder-1.5b-instruct".to_owned(),
         messages,
@@ -94,7 +94,7 @@ fn user(text: &str) -> ModelMessage {
     ModelMessage::User(text.to_owned())
 }
 
-fn answered(call: &FunctionCall, text: &Value, is_error: bool) -> ModelMessage {
+fn result_message(call: &FunctionCall, text: &Value, is_error: bool) -> ModelMessage {
     ModelMessage::Result {
         call_id: call.id.clone(),
         name: call.name.clone(),
@@ -114,7 +114,7 @@ async fn a_real_model_calls_functions() {
     let (_, calls) = record(
         "native_call",
         &provider,
-        &ask(question.clone(), vec![parcel_status()]),
+        &create_request(question.clone(), vec![parcel_status()]),
     )
     .await;
     let [call] = calls.as_slice() else {
@@ -130,8 +130,8 @@ async fn a_real_model_calls_functions() {
             text: String::new(),
             calls: vec![call.clone()],
         });
-        messages.push(answered(call, result, is_error));
-        ask(messages, vec![parcel_status()])
+        messages.push(result_message(call, result, is_error));
+        create_request(messages, vec![parcel_status()])
     };
     let found = json!({"status": "in transit", "place": "Hamburg", "arrives": "Tuesday"});
     let (text, _) = record("native_answer", &provider, &with_result(&found, false)).await;
@@ -145,12 +145,17 @@ async fn a_real_model_calls_functions() {
             "Compare the arrival of parcel AB1234 with that of parcel CD5678. Call the tool twice.",
         ),
     ];
-    let (_, calls) = record("native_two", &provider, &ask(two, vec![parcel_status()])).await;
+    let (_, calls) = record(
+        "native_two",
+        &provider,
+        &create_request(two, vec![parcel_status()]),
+    )
+    .await;
     assert_eq!(calls.len(), 2);
 
     let short = ModelRequest {
         max_output_tokens: Some(12),
-        ..ask(question, vec![parcel_status()])
+        ..create_request(question, vec![parcel_status()])
     };
     let (_, calls) = record("native_cut", &provider, &short).await;
     assert_eq!(calls, []);
@@ -168,7 +173,7 @@ async fn a_real_model_calls_in_words() {
     record(
         "stock_template",
         &provider,
-        &ask(native, vec![parcel_status()]),
+        &create_request(native, vec![parcel_status()]),
     )
     .await;
 
@@ -180,7 +185,12 @@ async fn a_real_model_calls_in_words() {
          Its result comes as [Tool Result: parcel_status]. Then answer the question from it.",
     );
     let mut messages = vec![prompt, question];
-    let (text, _) = record("text_call", &provider, &ask(messages.clone(), vec![])).await;
+    let (text, _) = record(
+        "text_call",
+        &provider,
+        &create_request(messages.clone(), vec![]),
+    )
+    .await;
     assert!(text.contains("TOOL: parcel_status"), "{text}");
     messages.push(ModelMessage::Assistant {
         text,
@@ -189,7 +199,7 @@ async fn a_real_model_calls_in_words() {
     messages.push(user(
         "[Tool Result: parcel_status]\n{\"status\": \"in transit\", \"place\": \"Hamburg\", \"arrives\": \"Tuesday\"}",
     ));
-    let (text, _) = record("text_answer", &provider, &ask(messages, vec![])).await;
+    let (text, _) = record("text_answer", &provider, &create_request(messages, vec![])).await;
     assert!(text.contains("Hamburg"), "{text}");
 }
 
@@ -199,7 +209,7 @@ async fn a_real_server_stops_when_nobody_listens() {
     let provider = server("WARDGATE_TEST_REAL_MODEL");
     let long = ModelRequest {
         max_output_tokens: Some(2_000),
-        ..ask(
+        ..create_request(
             vec![user("Count from 1 to 1000, one number a line.")],
             vec![],
         )
@@ -212,7 +222,7 @@ async fn a_real_server_stops_when_nobody_listens() {
     let started = Instant::now();
     let short = ModelRequest {
         max_output_tokens: Some(5),
-        ..ask(vec![user("Say hello in one word.")], vec![])
+        ..create_request(vec![user("Say hello in one word.")], vec![])
     };
     // The server has a single slot, which the first answer would occupy for minutes.
     let answer = complete(&provider, &short).await.unwrap();

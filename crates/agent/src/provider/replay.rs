@@ -110,12 +110,12 @@ fn recorded_answers_are_read() {
         let (events, end) =
             replay_answer(ProviderKind::OpenAi, &std::fs::read(&path).unwrap(), &[]);
         assert_eq!(end, Ok(()), "{name}");
-        insta::assert_debug_snapshot!(name, shown(events));
+        insta::assert_debug_snapshot!(name, debug_events(events));
     }
 }
 
 /// Returns a debug representation of events that includes their texts.
-fn shown(events: Vec<ModelEvent>) -> Vec<impl std::fmt::Debug> {
+fn debug_events(events: Vec<ModelEvent>) -> Vec<impl std::fmt::Debug> {
     #[derive(Debug)]
     #[expect(dead_code, reason = "read by Debug")]
     struct FunctionCall {

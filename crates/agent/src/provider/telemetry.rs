@@ -63,14 +63,14 @@ impl AnswerTelemetry {
         self.span.clone()
     }
 
-    pub(super) fn saw(&mut self, event: &ModelEvent) {
+    pub(super) fn record_event(&mut self, event: &ModelEvent) {
         if !self.has_begun {
             self.has_begun = true;
             histogram!(names::GENAI_FIRST_CHUNK_SECONDS, self.labels.clone())
                 .record(self.started.elapsed());
         }
         if let Some(contents) = &mut self.contents {
-            contents.saw(event);
+            contents.record_event(event);
         }
         match event {
             ModelEvent::Usage(usage) => self.count(*usage),
@@ -79,7 +79,7 @@ impl AnswerTelemetry {
         }
     }
 
-    pub(super) fn failed(&mut self, error: &ModelError) {
+    pub(super) fn record_failure(&mut self, error: &ModelError) {
         self.failure = Some(error.kind());
     }
 

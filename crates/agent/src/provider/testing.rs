@@ -67,8 +67,15 @@ pub(super) async fn read_pieces(
 ) -> (Vec<ModelEvent>, Result<(), ModelError>) {
     let pieces = pieces.into_iter().map(|piece| Ok(Bytes::from(piece)));
     let body = stream::iter(pieces).boxed();
-    let (events, end) = match reading(kind, body).await {
-        Ok(reading) => collect(reading.watched(AnswerTelemetry::start(kind, "m")).boxed()).await,
+    let (events, end) = match open_reader(kind, body).await {
+        Ok(reading) => {
+            collect(
+                reading
+                    .with_telemetry(AnswerTelemetry::start(kind, "m"))
+                    .boxed(),
+            )
+            .await
+        }
         Err(error) => (Vec::new(), Err(error)),
     };
     let mut joined: Vec<ModelEvent> = Vec::new();
@@ -82,7 +89,7 @@ pub(super) async fn read_pieces(
 }
 
 /// Returns the events of a recorded answer of a real model.
-pub(crate) async fn recorded(cassette: &str) -> Vec<ModelEvent> {
+pub(crate) async fn read_cassette(cassette: &str) -> Vec<ModelEvent> {
     let path = format!("{CASSETTES}/{cassette}.sse");
     let bytes = std::fs::read(path).unwrap();
     let (events, end) = read_pieces(ProviderKind::OpenAi, vec![bytes]).await;
@@ -90,7 +97,7 @@ pub(crate) async fn recorded(cassette: &str) -> Vec<ModelEvent> {
     events
 }
 
-pub(super) async fn reading(
+pub(super) async fn open_reader(
     kind: ProviderKind,
     body: ByteStream,
 ) -> Result<AnswerReader, ModelError> {
@@ -153,7 +160,7 @@ impl Reply {
     }
 
     /// Creates a successful reply that sends these pieces and then nothing more, without closing the connection.
-    pub(super) fn hanging(pieces: &[&str]) -> Self {
+    pub(super) fn stall_after(pieces: &[&str]) -> Self {
         Self {
             then: ReplyEnding::Hang,
             ..Self::cut(pieces)
@@ -177,7 +184,7 @@ impl Reply {
     }
 
     /// Creates a reply that closes the connection without sending anything.
-    pub(super) fn closed() -> Self {
+    pub(super) fn disconnect() -> Self {
         Self {
             bytes: Vec::new(),
             then: ReplyEnding::Close,
@@ -227,7 +234,7 @@ impl ScriptedProvider {
         server
     }
 
-    pub(super) fn seen(&self) -> Vec<ReceivedRequest> {
+    pub(super) fn requests(&self) -> Vec<ReceivedRequest> {
         self.seen.lock().unwrap().clone()
     }
 

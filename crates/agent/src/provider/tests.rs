@@ -7,7 +7,7 @@ use metrics_exporter_prometheus::PrometheusBuilder;
 use serde_json::{Value, json};
 use wardgate_testkit::lowest_chance;
 
-use super::testing::{Completion, Reply, ScriptedProvider, collect, complete, reading};
+use super::testing::{Completion, Reply, ScriptedProvider, collect, complete, open_reader};
 use super::*;
 use crate::model::{FinishReason, Function, FunctionCall, FunctionChoice, TokenUsage};
 
@@ -48,7 +48,7 @@ fn request() -> ModelRequest {
 async fn run(replies: Vec<Reply>, changes: Value) -> (Result<Completion, ModelError>, usize) {
     let server = ScriptedProvider::start(replies).await;
     let answer = complete(&provider(&server, changes), &request()).await;
-    (answer, server.seen().len())
+    (answer, server.requests().len())
 }
 
 fn said_hi() -> Completion {
@@ -83,7 +83,7 @@ async fn an_answer_comes_piece_by_piece_and_whole() {
     ];
     assert_eq!(collect(stream).await, (expected, Ok(())));
 
-    let [seen] = server.seen().try_into().unwrap();
+    let [seen] = server.requests().try_into().unwrap();
     assert!(
         seen.head
             .starts_with("post /v1/chat/completions http/1.1\r\n")
@@ -94,7 +94,7 @@ async fn an_answer_comes_piece_by_piece_and_whole() {
 
 #[tokio::test]
 async fn the_first_event_is_given_out_before_the_answer_ends() {
-    let server = ScriptedProvider::start([Reply::hanging(&[HI])]).await;
+    let server = ScriptedProvider::start([Reply::stall_after(&[HI])]).await;
     let mut stream = provider(&server, json!({}))
         .stream(&request())
         .await
@@ -113,7 +113,7 @@ async fn dropping_the_wait_for_an_answer_ends_the_request() {
     let provider = provider(&server, json!({}));
     let request = request();
     let mut waiting = Box::pin(provider.stream(&request));
-    while server.seen().is_empty() {
+    while server.requests().is_empty() {
         assert!(futures::poll!(&mut waiting).is_pending());
         tokio::task::yield_now().await;
     }
@@ -136,7 +136,7 @@ async fn what_may_pass_is_tried_again_until_the_attempts_are_used_up() {
         busy,
         loading.clone(),
         failed,
-        Reply::closed(),
+        Reply::disconnect(),
         Reply::cut(&[]),
         Reply::cut(&[": wait\n\n"]),
         Reply::stream(&[error]),
@@ -193,7 +193,7 @@ async fn an_answer_that_began_is_not_asked_for_again() {
             .unwrap();
         let hi = vec![ModelEvent::Text("Hi".to_owned())];
         assert_eq!(collect(stream).await, (hi, Err(ModelError::Cut)));
-        assert_eq!(server.seen().len(), 1);
+        assert_eq!(server.requests().len(), 1);
     }
 }
 
@@ -213,7 +213,7 @@ async fn a_provider_behind_a_proxy_is_reached_through_it_alone() {
     });
     let answer = complete(&provider(&proxy, behind), &request()).await;
     assert_eq!(answer.unwrap(), said_hi());
-    let seen = proxy.seen();
+    let seen = proxy.requests();
     let [request] = &*seen else {
         panic!("{seen:?}");
     };
@@ -235,8 +235,8 @@ async fn no_provider_is_waited_for_longer_than_its_limits() {
         assert_eq!((answer, asked), (Err(ModelError::Late), 1));
     };
     late(Reply::silence(), json!({"timeout": "50ms"})).await;
-    late(Reply::hanging(&[]), json!({"timeout": "50ms"})).await;
-    late(Reply::hanging(&[HI]), json!({"idle_timeout": "50ms"})).await;
+    late(Reply::stall_after(&[]), json!({"timeout": "50ms"})).await;
+    late(Reply::stall_after(&[HI]), json!({"idle_timeout": "50ms"})).await;
     late(
         Reply::endless(": keep-alive\n\n"),
         json!({"total_timeout": "200ms"}),
@@ -260,11 +260,11 @@ async fn an_endless_answer_ends_at_its_limit() {
 async fn a_server_that_does_not_close_after_the_end_is_not_waited_for() {
     let said = [HI, STOP, USAGE].map(|text| Ok(Bytes::from(text)));
     let body = stream::iter(said).chain(stream::pending()).boxed();
-    let reading = reading(ProviderKind::OpenAi, body).await.unwrap();
+    let reading = open_reader(ProviderKind::OpenAi, body).await.unwrap();
     let started = Instant::now();
     let (events, end) = collect(
         reading
-            .watched(AnswerTelemetry::start(ProviderKind::OpenAi, "m"))
+            .with_telemetry(AnswerTelemetry::start(ProviderKind::OpenAi, "m"))
             .boxed(),
     )
     .await;
@@ -294,7 +294,7 @@ async fn answers_and_failures_are_counted_without_their_contents() {
     let server = ScriptedProvider::start([
         Reply::stream(&[HI, STOP, USAGE, DONE]),
         refused,
-        Reply::hanging(&[HI]),
+        Reply::stall_after(&[HI]),
     ])
     .await;
     let provider = provider(&server, json!({}));

@@ -145,12 +145,12 @@ impl FakeGateway {
     }
 
     /// Returns the calls that were made, with their arguments.
-    pub(crate) fn called(&self) -> Vec<(String, Value)> {
+    pub(crate) fn calls(&self) -> Vec<(String, Value)> {
         self.called.lock().unwrap().clone()
     }
 
     /// Returns the calls that are recorded as refused.
-    pub(crate) fn refused(&self) -> Vec<(String, AgentRefusal)> {
+    pub(crate) fn refusals(&self) -> Vec<(String, AgentRefusal)> {
         self.refused.lock().unwrap().clone()
     }
 
@@ -168,12 +168,12 @@ impl FakeGateway {
         self.most_running.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn cancelled(&self) -> usize {
+    pub(crate) fn cancellations(&self) -> usize {
         self.cancelled.load(Ordering::SeqCst)
     }
 
     /// Returns the role and the content of all messages that a context of the conversation could contain.
-    pub(crate) fn said(&self, conversation: &str) -> Vec<(String, String)> {
+    pub(crate) fn messages(&self, conversation: &str) -> Vec<(String, String)> {
         let text = |message: &Value, name: &str| message[name].as_str().unwrap_or("").to_owned();
         let complete = self.memory.lock().unwrap().complete(conversation);
         complete

@@ -13,7 +13,7 @@ pub(super) struct FakeMemory {
     made: usize,
 }
 
-fn refused(message: &str) -> GatewayFailure {
+fn refusal_error(message: &str) -> GatewayFailure {
     GatewayFailure::Refused {
         code: -32602,
         reason: None,
@@ -32,7 +32,7 @@ impl FakeMemory {
             "memory/get_or_create" => Ok(self.get_or_create(id)),
             "memory/get_context" => Ok(self.context(&id, params)),
             "memory/get_turn" if !self.conversations.contains_key(&id) => {
-                Err(refused("Unknown conversation"))
+                Err(refusal_error("Unknown conversation"))
             }
             "memory/get_turn" => Ok(self.turn(&id, &text(params, "turn_id"))),
             "memory/add_message" => self.add(&id, params),
@@ -126,7 +126,7 @@ impl FakeMemory {
         let conversation = self
             .conversations
             .get_mut(id)
-            .ok_or_else(|| refused("Unknown conversation"))?;
+            .ok_or_else(|| refusal_error("Unknown conversation"))?;
         let mut fresh = Vec::new();
         for message in params["messages"].as_array().unwrap() {
             let mut message = message.clone();
@@ -135,7 +135,7 @@ impl FakeMemory {
                 .cloned()
                 .unwrap_or_default();
             if calls.iter().any(|call| !call["arguments"].is_object()) {
-                return Err(refused("`arguments` must be an object"));
+                return Err(refusal_error("`arguments` must be an object"));
             }
             if let Some(turn) = turn {
                 message["turn_id"] = turn.into();
@@ -147,14 +147,14 @@ impl FakeMemory {
             let is_same = |known: &&Value| known["message_id"] == message["message_id"];
             match conversation.iter().find(is_same) {
                 Some(known) if known["content"] == message["content"] => {}
-                Some(_) => return Err(refused("another message has this id")),
+                Some(_) => return Err(refusal_error("another message has this id")),
                 None => fresh.push(message),
             }
         }
         // A repeated message changes nothing and is accepted at any time.
         let is_repeated = fresh.is_empty() && params["messages"] != json!([]);
         if is_over && !is_repeated {
-            return Err(refused("the turn is over"));
+            return Err(refusal_error("the turn is over"));
         }
         for mut message in fresh {
             message["position"] = (conversation.len() + 1).into();

@@ -349,7 +349,7 @@ async fn run_call(
         CallPlan::Refused(refused) => {
             let key = refusal_key(journal, position, refused);
             refused.record(setup, &key, deadline).await;
-            return Ok(CallEnd::Answered(failed(refused.text.clone()), false));
+            return Ok(CallEnd::Answered(error_answer(refused.text.clone()), false));
         }
         CallPlan::Run(ready) | CallPlan::NeedsApproval(ready) => ready,
     };
@@ -379,7 +379,7 @@ async fn run_call(
                 Ok(CallEnd::Answered(answer, true))
             } else {
                 // The caller lost the right to use the tool in the meantime.
-                Ok(CallEnd::Answered(failed(WITHHELD.to_owned()), false))
+                Ok(CallEnd::Answered(error_answer(WITHHELD.to_owned()), false))
             }
         }
         Err(GatewayFailure::NeedsApproval {
@@ -401,10 +401,10 @@ async fn run_call(
             GatewayFailure::Refused { message, .. }
             | GatewayFailure::Busy { message, .. }
             | GatewayFailure::Unavailable { message },
-        ) => Ok(CallEnd::Answered(failed(message), false)),
+        ) => Ok(CallEnd::Answered(error_answer(message), false)),
         Err(failure) => {
             let text = format!("Tool execution failed: {failure}");
-            Ok(CallEnd::Answered(failed(text), false))
+            Ok(CallEnd::Answered(error_answer(text), false))
         }
     }
 }
@@ -460,7 +460,7 @@ fn refusal_key(journal: &Journal, position: CallPosition, refused: &RefusedCall)
     Digest::compute(parts.to_string().as_bytes()).to_string()
 }
 
-fn failed(text: String) -> ToolAnswer {
+fn error_answer(text: String) -> ToolAnswer {
     ToolAnswer {
         text,
         is_error: true,

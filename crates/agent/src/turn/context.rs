@@ -148,13 +148,13 @@ pub(super) fn system(
         text.push_str(RULE);
         if dialect == CallNotation::Text {
             text.push_str("\n\n");
-            text.push_str(&described(functions));
+            text.push_str(&describe_functions(functions));
         }
     }
     ModelMessage::System(text)
 }
 
-fn described(functions: &[Function]) -> String {
+fn describe_functions(functions: &[Function]) -> String {
     let mut text = "You can use the tools below. To use one, write these two lines and nothing after them:\nTOOL: name\nPARAMETERS: {\"argument\": \"value\"}\nThen wait: the result comes as [Tool Result: name]. When you have what you need, answer in words.\n\nTools:".to_owned();
     for function in functions {
         text.push_str(&format!(
@@ -189,7 +189,7 @@ fn native(messages: &mut Vec<ModelMessage>, text: &str, calls: &[(FunctionCall, 
         messages.push(ModelMessage::Result {
             call_id: call.id.clone(),
             name: call.name.clone(),
-            text: marked(&answer.text),
+            text: add_caution(&answer.text),
             is_error: answer.is_error,
         });
     }
@@ -207,7 +207,7 @@ fn in_text(messages: &mut Vec<ModelMessage>, text: &str, calls: &[(FunctionCall,
             call.name, call.arguments
         ));
         let kind = if answer.is_error { "Error" } else { "Result" };
-        let text = marked(&indented(&answer.text));
+        let text = add_caution(&indent_json(&answer.text));
         results.push_str(&format!("\n[Tool {kind}: {}]\n{text}\n", call.name));
     }
     messages.push(ModelMessage::Assistant {
@@ -220,7 +220,7 @@ fn in_text(messages: &mut Vec<ModelMessage>, text: &str, calls: &[(FunctionCall,
 }
 
 /// Formats JSON objects and arrays with an indentation of two, which small models read best. Other text is unchanged.
-fn indented(text: &str) -> String {
+fn indent_json(text: &str) -> String {
     serde_json::from_str::<Value>(text)
         .ok()
         .filter(|value| value.is_object() || value.is_array())
@@ -228,7 +228,7 @@ fn indented(text: &str) -> String {
         .unwrap_or_else(|| text.to_owned())
 }
 
-fn marked(text: &str) -> String {
+fn add_caution(text: &str) -> String {
     if reads_like_instructions(text) {
         return format!("{CAUTION}{text}");
     }

@@ -22,7 +22,7 @@ pub(super) struct TurnBudget {
 }
 
 impl TurnBudget {
-    pub(super) fn unused(limits: TurnLimits) -> Self {
+    pub(super) fn new(limits: TurnLimits) -> Self {
         Self {
             limits,
             deadline: Instant::now() + Duration::from_secs(limits.seconds),
@@ -126,7 +126,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_same_call_is_the_same_however_it_is_written() {
-        let mut budget = TurnBudget::unused(TurnLimits::default());
+        let mut budget = TurnBudget::new(TurnLimits::default());
         assert!(budget.may_call(&call(r#"{"a":1,"b":[2]}"#)));
         assert!(budget.may_call(&call(r#"{ "b": [2], "a": 1 }"#)));
         assert!(budget.may_call(&call(r#"{"a":2,"b":[2]}"#)));
@@ -138,7 +138,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_was_spent_is_the_price_of_what_was_read_and_written() {
         let cost = json!({"most": 0.5, "input": 2, "output": 10});
-        let mut budget = TurnBudget::unused(TurnLimits {
+        let mut budget = TurnBudget::new(TurnLimits {
             cost: serde_json::from_value(cost).unwrap(),
             tokens: u64::MAX,
             ..TurnLimits::default()
@@ -162,7 +162,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn rounds_tokens_and_time_come_to_their_limits() {
         let limits = TurnLimits::default();
-        let mut budget = TurnBudget::unused(limits);
+        let mut budget = TurnBudget::new(limits);
         assert_eq!(budget.cap(limits.turns as usize), Some(Cap::Turns));
         tokio::time::advance(Duration::from_secs(limits.seconds)).await;
         assert_eq!(budget.cap(0), Some(Cap::Seconds));

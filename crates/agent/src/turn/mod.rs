@@ -31,7 +31,7 @@ use tokio::time::timeout_at;
 use wardgate_domain::{Ambient, Caller};
 
 use crate::approval::{Approval, ApprovalKey, InvalidApproval};
-use crate::assistant::{Assistant, Calls, CommandAnswer, MessageOpening, opening};
+use crate::assistant::{Assistant, Calls, CommandAnswer, MessageOpening, resolve_opening};
 use crate::clients::{GatewayClient, ToolAnswer};
 use crate::event::{AgentEvent, ErrorKind, FinishReason};
 use crate::guardrail;
@@ -128,7 +128,7 @@ pub(crate) async fn fail(failure: TurnFailure, ambient: Ambient, out: mpsc::Send
 impl Turn {
     fn new(setup: TurnSetup, sink: EventSink, id: String) -> Self {
         Self {
-            budget: TurnBudget::unused(setup.assistant.limits),
+            budget: TurnBudget::new(setup.assistant.limits),
             setup: Arc::new(setup),
             sink,
             id,
@@ -144,7 +144,7 @@ impl Turn {
         if let Some(journal) = self.load_journal(&request).await? {
             return self.run_rounds(journal, Vec::new()).await;
         }
-        let opening = self.opening(&request.message);
+        let opening = self.resolve_opening(&request.message);
         self.has_model(&opening)?;
         if let MessageOpening::Usage(usage) = opening {
             self.sink.whole_text(0, &usage).await;
@@ -166,7 +166,7 @@ impl Turn {
         let mut history = request.history;
         // The history must not be a way around the input checks.
         let input = &self.setup.assistant.input;
-        history.retain(|it| id.is_none() && guardrail::matched(input, &it.text).is_none());
+        history.retain(|it| id.is_none() && guardrail::find_refusal(input, &it.text).is_none());
         self.run_rounds(journal, history).await
     }
 
@@ -176,7 +176,7 @@ impl Turn {
         decision: ApprovalDecision,
     ) -> Result<TurnOutcome, TurnFailure> {
         let gateway = Arc::clone(&self.setup.gateway);
-        let conversation = Conversation::named(gateway, &approval.conversation);
+        let conversation = Conversation::with_id(gateway, &approval.conversation);
         let author = &self.setup.assistant.name;
         let journal = Journal::load(conversation, &approval.turn, author).await?;
         let mut journal = journal.ok_or(InvalidApproval::Unknown)?;
@@ -259,7 +259,7 @@ impl Turn {
         let usage = self.budget.usage();
         let (reason, message_id, cap) = match outcome {
             Ok(TurnOutcome::Answered { round, ending }) => {
-                self.sink.answered(round);
+                self.sink.mark_answer_complete(round);
                 let id = format!("{}/{round}{}", self.id, ending.as_str());
                 (ending.reason(), Some(id), ending.cap())
             }
@@ -302,7 +302,7 @@ impl Turn {
             return Ok(None);
         };
         let gateway = Arc::clone(&self.setup.gateway);
-        let conversation = Conversation::named(gateway, conversation);
+        let conversation = Conversation::with_id(gateway, conversation);
         let author = &self.setup.assistant.name;
         let journal = Journal::load(conversation, message_id, author).await?;
         if let Some(journal) = &journal {
@@ -316,9 +316,9 @@ impl Turn {
         Ok(journal)
     }
 
-    fn opening(&self, message: &str) -> MessageOpening {
+    fn resolve_opening(&self, message: &str) -> MessageOpening {
         let assistant = &self.setup.assistant;
-        opening(message, &assistant.commands, assistant.opening.as_ref())
+        resolve_opening(message, &assistant.commands, assistant.opening.as_ref())
     }
 
     /// Checks that the assistant has a model, unless a command that only shows a result makes it unnecessary.
@@ -373,7 +373,7 @@ impl Turn {
         model_input: Option<&ModelInput>,
         entries: &[ConversationEntry],
     ) -> Result<Round, TurnFailure> {
-        let step = match (round, self.opening(journal.question())) {
+        let step = match (round, self.resolve_opening(journal.question())) {
             (
                 0,
                 MessageOpening::Call {
@@ -472,7 +472,7 @@ impl Turn {
                 assign_call_ids(model_answer.calls, round, journal)
             },
         };
-        if let Some(refusal) = guardrail::matched(&assistant.output, &step.text) {
+        if let Some(refusal) = guardrail::find_refusal(&assistant.output, &step.text) {
             step = Round {
                 text: refusal.to_owned(),
                 calls: Vec::new(),

@@ -6,7 +6,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::model::{
     FinishReason, Function, FunctionCall, ModelError, ModelEvent, ModelStream, TokenUsage,
 };
-use wardgate_tool_call_parser::{CallSyntax, Extractor, Piece, UnreadableCall, mentioned};
+use wardgate_tool_call_parser::{CallSyntax, Extractor, Piece, UnreadableCall, mentioned_tools};
 
 use super::failure::TurnFailure;
 use super::quoted_calls::ToolData;
@@ -138,7 +138,7 @@ impl TextCalls {
                 .iter()
                 .map(|it| it.name.as_str())
                 .collect();
-            for name in mentioned(words, &names) {
+            for name in mentioned_tools(words, &names) {
                 self.push(name.to_owned(), "{}".to_owned(), true);
             }
         }

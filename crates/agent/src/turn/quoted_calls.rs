@@ -7,7 +7,7 @@
 use serde_json::Value;
 
 use crate::model::{Function, FunctionCall};
-use wardgate_tool_call_parser::{CallSyntax, Extractor, Piece, mentioned};
+use wardgate_tool_call_parser::{CallSyntax, Extractor, Piece, mentioned_tools};
 
 use super::context::ConversationEntry;
 
@@ -107,7 +107,7 @@ impl ToolDataReader<'_> {
     fn calls(&mut self, text: &str) {
         if self.are_mentions {
             let names: Vec<&str> = self.functions.iter().map(|it| it.name.as_str()).collect();
-            let mentioned = mentioned(text, &names).into_iter();
+            let mentioned = mentioned_tools(text, &names).into_iter();
             self.spelled
                 .extend(mentioned.map(|name| (name.to_owned(), parse_arguments("{}"))));
             return;

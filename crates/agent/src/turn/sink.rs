@@ -171,7 +171,7 @@ impl EventSink {
     }
 
     /// Marks the answer as complete, so that the following events have an id of their own.
-    pub(super) fn answered(&mut self, round: usize) {
+    pub(super) fn mark_answer_complete(&mut self, round: usize) {
         self.last = base(round) + END;
     }
 

@@ -21,6 +21,6 @@ fn read_calls(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCal
         return Ok(FoundCalls::text());
     }
     Ok(reading
-        .spelled(&value, CallCertainty::Common)
+        .calls_from_json(&value, CallCertainty::Common)
         .unwrap_or_default())
 }

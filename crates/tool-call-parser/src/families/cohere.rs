@@ -31,6 +31,6 @@ fn read_calls(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCal
     let fenced = maybe_fenced(cursor)?;
     let value = json::value(cursor)?;
     // `directly-answer` is also written as an action but is not a tool.
-    let found = reading.spelled(&value, CallCertainty::Common)?;
+    let found = reading.calls_from_json(&value, CallCertainty::Common)?;
     Ok(FoundCalls { fenced, ..found })
 }

@@ -36,6 +36,9 @@ fn read_calls(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCal
         cursor.blanks();
         cursor.literal("<arg_value>")?;
         let (value, _) = cursor.until(&["</arg_value>"])?;
-        members.push((key.to_owned(), reading.tools.typed(name, key, value)));
+        members.push((
+            key.to_owned(),
+            reading.tools.parse_typed_value(name, key, value),
+        ));
     }
 }

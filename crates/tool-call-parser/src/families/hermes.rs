@@ -30,5 +30,5 @@ fn read_common(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCa
     cursor.any_of(&["<tools>", "<tool>", "<json>"])?;
     cursor.blanks();
     let value = json::value(cursor)?;
-    reading.spelled(&value, CallCertainty::Common)
+    reading.calls_from_json(&value, CallCertainty::Common)
 }

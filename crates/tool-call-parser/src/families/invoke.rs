@@ -45,7 +45,9 @@ pub(super) fn read_calls(
         let value = match attribute(&attributes, "string") {
             Some("true") => Json::Text(value.to_owned()),
             Some("false") => json::whole(value).ok_or(ParseStop::No)?,
-            _ => reading.tools.typed(name, &key, without_line_ends(value)),
+            _ => reading
+                .tools
+                .parse_typed_value(name, &key, without_line_ends(value)),
         };
         members.push((key, value));
     }

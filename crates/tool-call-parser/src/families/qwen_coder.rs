@@ -47,7 +47,10 @@ fn read_calls(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCal
             cursor.back(end);
         }
         let value = without_line_ends(value);
-        members.push((key.to_owned(), reading.tools.typed(name, key, value)));
+        members.push((
+            key.to_owned(),
+            reading.tools.parse_typed_value(name, key, value),
+        ));
     }
 }
 

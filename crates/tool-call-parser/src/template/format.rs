@@ -133,19 +133,23 @@ impl CallFormat {
                 let (name, arguments) = shape.parts(&value).ok_or(ParseStop::No)?;
                 reading.call(&name, &arguments, certainty(None))
             }
-            CallBody::Named(NamedArguments::Json { between }) => named(cursor, |cursor, name| {
-                between.matches(cursor, slots(name))?;
-                cursor.blanks();
-                let value = json::value(cursor)?;
-                let arguments = shape::arguments(&value).ok_or(ParseStop::No)?;
-                reading.call(name, &arguments, certainty(Some(between)))
-            }),
-            CallBody::Named(NamedArguments::Listed(listed)) => named(cursor, |cursor, name| {
-                let certainty = certainty(Some(&listed.first));
-                let tool = reading.resolve(name, certainty)?;
-                let members = read_listed(listed, cursor, reading, tool)?;
-                reading.call(tool, &Json::Object(members), certainty)
-            }),
+            CallBody::Named(NamedArguments::Json { between }) => {
+                name_and_rest(cursor, |cursor, name| {
+                    between.matches(cursor, slots(name))?;
+                    cursor.blanks();
+                    let value = json::value(cursor)?;
+                    let arguments = shape::arguments(&value).ok_or(ParseStop::No)?;
+                    reading.call(name, &arguments, certainty(Some(between)))
+                })
+            }
+            CallBody::Named(NamedArguments::Listed(listed)) => {
+                name_and_rest(cursor, |cursor, name| {
+                    let certainty = certainty(Some(&listed.first));
+                    let tool = reading.resolve(name, certainty)?;
+                    let members = read_listed(listed, cursor, reading, tool)?;
+                    reading.call(tool, &Json::Object(members), certainty)
+                })
+            }
         }
     }
 }
@@ -156,7 +160,7 @@ fn slots(name: &str) -> PatternSlots<'_> {
 
 /// Parses a name and what follows it. A name may contain characters that what follows begins with, so the longest matching name
 /// is used.
-fn named<T>(
+fn name_and_rest<T>(
     cursor: &mut Cursor,
     rest: impl Fn(&mut Cursor, &str) -> ParseResult<T>,
 ) -> ParseResult<T> {

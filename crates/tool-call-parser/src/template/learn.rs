@@ -11,7 +11,7 @@ use super::super::json::{self, Json};
 use super::super::tokens::QUIET;
 use super::TemplateError;
 use super::format::{CallBody, CallFormat, NamedArguments, ObjectShape};
-use super::learn_values::listed;
+use super::learn_values::learn_listed_arguments;
 use super::pattern::{Pattern, PatternPart, common_start, tokens};
 use super::probe::{KEYS, NAMES, ProbeCall, Prober, TEXTS, pattern};
 
@@ -34,7 +34,7 @@ pub(super) struct LocatedCall {
 }
 
 /// Learns the format of calls that are passed to the template in the prober's variant.
-pub(super) fn learn(prober: &Prober) -> Result<CallFormat, TemplateError> {
+pub(super) fn learn_format(prober: &Prober) -> Result<CallFormat, TemplateError> {
     let one = prober.calls(&[first_call()])?;
     if !one.contains(NAMES[0]) || !one.contains(KEYS[0]) {
         return Err(TemplateError::NoCalls);
@@ -60,7 +60,7 @@ pub(super) fn learn(prober: &Prober) -> Result<CallFormat, TemplateError> {
         let text = text.trim_start();
         let opening = text.trim_start_matches([',', ';']);
         closings.extend(tokens(&text[..text.len() - opening.len()]));
-        pattern(opening).trimmed()
+        pattern(opening).trim()
     });
     Ok(CallFormat {
         openings: openings(prober, &located, &one, continuation.as_ref()),
@@ -87,7 +87,7 @@ fn openings(
     // If a name precedes the call's own name, its value is not yet known while the opening is parsed, so only the text after it
     // counts.
     let own = |rendered: &str| {
-        let opening = pattern(after_thoughts(rendered)).trimmed();
+        let opening = pattern(after_thoughts(rendered)).trim();
         opening.after_last(&PatternPart::Name).unwrap_or(opening)
     };
     add(own(&one[..located.start]));
@@ -224,7 +224,7 @@ fn locate_name(
             }),
         });
     }
-    let (listed, length) = listed(prober, rest, two)?;
+    let (listed, length) = learn_listed_arguments(prober, rest, two)?;
     Ok(LocatedCall {
         start,
         end: after_name + length,

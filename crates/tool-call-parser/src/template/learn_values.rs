@@ -19,7 +19,7 @@ struct ValueBounds {
 
 /// Learns the notation of listed arguments. `one` is the text after the name in the rendering of a call with one argument, and
 /// `two_calls` is the rendering of two calls. Also returns the length of the call in `one`.
-pub(super) fn listed(
+pub(super) fn learn_listed_arguments(
     prober: &Prober,
     one: &str,
     two_calls: Option<&str>,
@@ -43,7 +43,7 @@ pub(super) fn listed(
     let rest = &tail[end.len()..];
     let is_typed = kind == ValueKind::Text;
     let mut styles = vec![ValueStyle {
-        before: keyed(&plain.before),
+        before: key_pattern(&plain.before),
         kind,
     }];
     if is_typed {
@@ -56,8 +56,8 @@ pub(super) fn listed(
             Some(pattern(end))
         }),
         styles,
-        between: keyed(&plain.between).trimmed_end(),
-        end: keyed(end).trimmed_end(),
+        between: key_pattern(&plain.between).trim_end(),
+        end: key_pattern(end).trim_end(),
         has_cdata: prober.mentions("<![CDATA["),
     };
     Ok((listed, length))
@@ -69,7 +69,7 @@ fn value_end(one: &str) -> Option<usize> {
 }
 
 /// Returns the pattern of text around the first key.
-fn keyed(rendered: &str) -> Pattern {
+fn key_pattern(rendered: &str) -> Pattern {
     Pattern::from_rendered(
         rendered,
         &[
@@ -164,7 +164,7 @@ fn typed_styles(prober: &Prober, numbers: Option<&ValueBounds>) -> Vec<ValueStyl
         befores.extend(before.filter(|it| !befores.contains(it)));
     }
     let style = |before: String| ValueStyle {
-        before: keyed(&before),
+        before: key_pattern(&before),
         kind: ValueKind::Value,
     };
     befores.into_iter().map(style).collect()

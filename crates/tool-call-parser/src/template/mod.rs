@@ -47,7 +47,7 @@ pub enum TemplateError {
 
 impl CallFormat {
     /// Learns the call format of a chat template.
-    pub(crate) fn learn(source: &str) -> Result<Self, TemplateError> {
+    pub(crate) fn from_template(source: &str) -> Result<Self, TemplateError> {
         learn_with_variant(source).map(|(format, _)| format)
     }
 }
@@ -58,7 +58,7 @@ fn learn_with_variant(source: &str) -> Result<(CallFormat, TemplateVariant), Tem
     let mut first_error = None;
     for variant in VARIANTS {
         let prober = Prober::new(&template, source, variant);
-        match learn::learn(&prober) {
+        match learn::learn_format(&prober) {
             Ok(format) => return Ok((format, variant)),
             Err(error) => {
                 first_error.get_or_insert(error);

@@ -83,8 +83,8 @@ impl Pattern {
     }
 
     /// Returns the pattern without leading and trailing white space.
-    pub(super) fn trimmed(mut self) -> Self {
-        self = self.trimmed_end();
+    pub(super) fn trim(mut self) -> Self {
+        self = self.trim_end();
         let blanks = self
             .0
             .iter()
@@ -94,7 +94,7 @@ impl Pattern {
     }
 
     /// Returns the pattern without trailing white space.
-    pub(super) fn trimmed_end(mut self) -> Self {
+    pub(super) fn trim_end(mut self) -> Self {
         while let Some(PatternPart::Blanks(_)) = self.0.last() {
             self.0.pop();
         }
@@ -104,7 +104,7 @@ impl Pattern {
     /// Returns the pattern after the last `part`, or `None` if there is none.
     pub(super) fn after_last(&self, part: &PatternPart) -> Option<Self> {
         let at = self.0.iter().rposition(|it| it == part)?;
-        Some(Self(self.0[at + 1..].to_vec()).trimmed())
+        Some(Self(self.0[at + 1..].to_vec()).trim())
     }
 
     pub(super) fn is_empty(&self) -> bool {

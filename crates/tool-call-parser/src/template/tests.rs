@@ -206,7 +206,7 @@ fn calls_rendered_through_a_template_are_read_back_exactly() {
 }
 
 /// Returns the format learned from a template, and conversations rendered by the template.
-fn rendered(source: &str) -> (Arc<CallFormat>, Vec<(String, Vec<Value>)>) {
+fn render_conversations(source: &str) -> (Arc<CallFormat>, Vec<(String, Vec<Value>)>) {
     let (format, variant) = learn_with_variant(source).unwrap();
     let template = ChatTemplate::parse(source).unwrap();
     let prober = Prober::new(&template, source, variant);
@@ -221,7 +221,7 @@ fn rendered(source: &str) -> (Arc<CallFormat>, Vec<(String, Vec<Value>)>) {
 #[test]
 fn a_stream_cut_anywhere_gives_the_same_calls_and_half_a_text_none_that_the_whole_does_not() {
     for (name, source) in samples() {
-        let (format, texts) = rendered(&source);
+        let (format, texts) = render_conversations(&source);
         for (text, calls) in texts.iter().filter(|(text, _)| text.len() < 300) {
             let (whole, left) = read_text(&format, text, calls);
             for bytes in [1, 3, 7] {
@@ -244,7 +244,7 @@ fn a_stream_cut_anywhere_gives_the_same_calls_and_half_a_text_none_that_the_whol
 #[test]
 fn words_around_calls_stay_words() {
     for (name, source) in samples() {
-        let (format, texts) = rendered(&source);
+        let (format, texts) = render_conversations(&source);
         let (text, calls) = &texts[1];
         let text = format!("I look it up.\n{}", text.trim_start());
         let (found, left) = read_text(&format, &text, calls);
@@ -289,7 +289,7 @@ fn a_template_that_cannot_be_used_says_why() {
             "failed to render a tool call",
         ),
     ] {
-        let error = CallFormat::learn(&source).unwrap_err().to_string();
+        let error = CallFormat::from_template(&source).unwrap_err().to_string();
         assert!(error.contains(problem), "{error}");
     }
 }

@@ -160,7 +160,7 @@ impl ListedArguments {
                 let value = match kind {
                     ValueKind::Text => Json::Text(text.to_owned()),
                     ValueKind::Value => json::whole(text).ok_or(ParseStop::No)?,
-                    _ => reading.tools.typed(slots.name, slots.key, text),
+                    _ => reading.tools.parse_typed_value(slots.name, slots.key, text),
                 };
                 Ok((value, after))
             }
@@ -260,7 +260,7 @@ pub(in super::super) fn value_with_quotes(
     if depth > MAX_DEPTH {
         return Err(ParseStop::No);
     }
-    if let Some(text) = quoted(cursor, quotes)? {
+    if let Some(text) = quoted_text(cursor, quotes)? {
         return Ok(Json::Text(text));
     }
     match cursor.peek()? {
@@ -294,7 +294,7 @@ pub(in super::super) fn members_with_quotes(
         if cursor.optional("}")? {
             return Ok(Json::Object(members));
         }
-        let key = match quoted(cursor, quotes)? {
+        let key = match quoted_text(cursor, quotes)? {
             Some(key) => key,
             None if matches!(cursor.peek()?, '"' | '\'') => json::text(cursor)?,
             None => cursor
@@ -319,7 +319,7 @@ fn comma(cursor: &mut Cursor, close: char) -> ParseResult<()> {
 }
 
 /// Parses a text between a pair of quotes, or returns `None` if there is no opening quote.
-fn quoted(cursor: &mut Cursor, quotes: &[(&str, &str)]) -> ParseResult<Option<String>> {
+fn quoted_text(cursor: &mut Cursor, quotes: &[(&str, &str)]) -> ParseResult<Option<String>> {
     for (open, close) in quotes {
         if cursor.optional(open)? {
             return Ok(Some(cursor.until(&[close])?.0.to_owned()));

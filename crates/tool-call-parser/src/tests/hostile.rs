@@ -50,7 +50,7 @@ fn effort(text: &str) -> (usize, usize) {
             end += 1;
         }
         extractor.push(&text[from..end]);
-        held = held.max(extractor.held());
+        held = held.max(extractor.held_bytes());
         from = end;
     }
     extractor.push("\" } ] </parameter></function></invoke></tool_call>!");

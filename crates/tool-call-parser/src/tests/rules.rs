@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::super::{extract_calls, mentioned};
+use super::super::{extract_calls, mentioned_tools};
 use super::{Family, whole};
 
 fn calls(text: &str) -> Vec<String> {
@@ -141,7 +141,7 @@ fn a_tool_said_to_be_used_is_mentioned() {
         ("Use the list tool. Again, use the list tool.", vec!["list"]),
         ("It is not clear. I will use the list tool.", vec!["list"]),
     ] {
-        assert_eq!(mentioned(text, &tools), found, "{text}");
+        assert_eq!(mentioned_tools(text, &tools), found, "{text}");
     }
 }
 
@@ -170,6 +170,6 @@ fn what_is_negated_quoted_asked_or_longer_is_not_mentioned() {
         "Use a list tool.",
         "",
     ] {
-        assert!(mentioned(text, &tools).is_empty(), "{text}");
+        assert!(mentioned_tools(text, &tools).is_empty(), "{text}");
     }
 }

@@ -113,7 +113,7 @@ fn fragments(text: &str) -> Vec<String> {
 }
 
 /// Generates samples in which a few characters are missing, duplicated or replaced.
-fn mutated() -> impl Strategy<Value = String> {
+fn mutated_samples() -> impl Strategy<Value = String> {
     let texts: Vec<String> = samples().into_iter().map(|it| it.1.text).collect();
     let change = (any::<prop::sample::Index>(), 0..4u8, any::<char>());
     let changes = prop::collection::vec(change, 0..6);
@@ -144,7 +144,7 @@ proptest! {
 
     #[test]
     fn any_text_gives_the_same_however_it_is_cut_and_no_more_when_truncated(
-        texts in (soup(), mutated()),
+        texts in (soup(), mutated_samples()),
         bytes in 1..9usize,
         end in any::<prop::sample::Index>(),
     ) {

@@ -23,15 +23,15 @@ pub(super) fn object(
     root.entry("properties").or_insert_with(|| json!({}));
     for part in objects(all) {
         add_properties(&mut root, &part);
-        let names: Vec<Value> = required(&part).cloned().collect();
+        let names: Vec<Value> = required_names(&part).cloned().collect();
         require(&mut root, names);
     }
     for branches in [any, one].map(objects) {
         // A property is required only if every branch of a choice requires it.
-        let common = branches.first().map(required).into_iter().flatten();
+        let common = branches.first().map(required_names).into_iter().flatten();
         let common = common.filter(|name| {
             let mut others = branches.iter();
-            others.all(|branch| required(branch).any(|it| it == *name))
+            others.all(|branch| required_names(branch).any(|it| it == *name))
         });
         let common: Vec<Value> = common.cloned().collect();
         for branch in &branches {
@@ -54,7 +54,7 @@ fn objects(branches: Option<Value>) -> Vec<Map<String, Value>> {
     objects.collect()
 }
 
-fn required(schema: &Map<String, Value>) -> impl Iterator<Item = &Value> {
+fn required_names(schema: &Map<String, Value>) -> impl Iterator<Item = &Value> {
     let names = schema.get("required").and_then(Value::as_array);
     names.into_iter().flatten()
 }

@@ -2,13 +2,13 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn cleaned(schema: &Value) -> Value {
+fn clean_parameters(schema: &Value) -> Value {
     parameters(schema).unwrap()
 }
 
 /// Returns the converted schema of the property `x`.
 fn property(schema: &Value) -> Value {
-    cleaned(&json!({ "properties": { "x": schema } }))["properties"]["x"].clone()
+    clean_parameters(&json!({ "properties": { "x": schema } }))["properties"]["x"].clone()
 }
 
 #[test]
@@ -24,7 +24,7 @@ fn what_every_provider_takes_stays_as_it_is() {
         "required": ["query"],
         "additionalProperties": false,
     });
-    assert_eq!(cleaned(&schema), schema);
+    assert_eq!(clean_parameters(&schema), schema);
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn the_root_is_an_object_with_properties() {
         json!({ "type": "object" }),
         json!({ "type": ["object", "null"] }),
     ] {
-        assert_eq!(cleaned(&schema), empty);
+        assert_eq!(clean_parameters(&schema), empty);
     }
     for schema in [
         json!(true),
@@ -63,7 +63,7 @@ fn what_is_about_the_schema_is_left_out_but_no_property_is() {
         },
     });
     assert_eq!(
-        cleaned(&schema),
+        clean_parameters(&schema),
         json!({
             "properties": {
                 "x-mcp": { "type": "string" },
@@ -99,8 +99,9 @@ fn lists_have_items_and_objects_have_properties() {
 #[test]
 fn a_property_is_a_schema_of_its_own() {
     assert_eq!(property(&json!(true)), json!({}));
-    let without =
-        cleaned(&json!({ "properties": { "x": false, "y": {} }, "required": ["x", "y", "z"] }));
+    let without = clean_parameters(
+        &json!({ "properties": { "x": false, "y": {} }, "required": ["x", "y", "z"] }),
+    );
     assert_eq!(
         without,
         json!({ "properties": { "y": {} }, "required": ["y"], "type": "object" })
@@ -121,7 +122,7 @@ fn a_reference_is_replaced_by_what_it_stands_for() {
         },
     });
     assert_eq!(
-        cleaned(&schema)["properties"],
+        clean_parameters(&schema)["properties"],
         json!({
             "x": { "type": "string", "description": "generic" },
             "y": { "type": "string", "description": "this one" },
@@ -139,7 +140,7 @@ fn a_reference_into_itself_is_followed_once() {
         } },
         "properties": { "root": { "$ref": "#/$defs/node" } },
     });
-    let root = cleaned(&tree)["properties"]["root"].clone();
+    let root = clean_parameters(&tree)["properties"]["root"].clone();
     assert_eq!(
         root["properties"]["children"]["items"],
         json!({ "type": "object", "description": "A node.", "properties": {} })
@@ -149,7 +150,7 @@ fn a_reference_into_itself_is_followed_once() {
         json!({ "$defs": { "a": { "$ref": "#/$defs/b" }, "b": { "$ref": "#/$defs/a" } }, "$ref": "#/$defs/a" }),
         json!({ "properties": { "x": { "$ref": "#" }, "y": { "allOf": [{ "$ref": "#" }] } } }),
     ] {
-        assert!(!cleaned(&circle).to_string().contains("$ref"));
+        assert!(!clean_parameters(&circle).to_string().contains("$ref"));
     }
 }
 
@@ -208,7 +209,7 @@ fn a_choice_at_the_root_becomes_its_branches_taken_together() {
         "if": {}, "then": {}, "else": {}, "const": 1, "enum": [1],
     });
     assert_eq!(
-        cleaned(&schema),
+        clean_parameters(&schema),
         json!({
             "type": "object",
             "properties": { "a": { "type": "string" }, "b": {}, "c": { "type": "string" }, "d": {} },

@@ -33,7 +33,7 @@ async fn a_memory_method_gives_its_result_or_the_gateways_error() {
             (-32602, "Unknown conversation")
         );
     }
-    let seen = &script.seen()[0];
+    let seen = &script.requests()[0];
     assert_eq!(seen.header("mcp-method"), "memory/get_context");
     assert!(!seen.headers.contains_key("mcp-name"));
 }
@@ -159,7 +159,7 @@ async fn a_redirect_is_not_followed() {
     for gateway in script.doors().await {
         assert_eq!(memory(&gateway).await, Err(GatewayError::Unreadable));
     }
-    assert_eq!(script.seen().len(), 2);
+    assert_eq!(script.requests().len(), 2);
 }
 
 #[test]

@@ -25,7 +25,7 @@ async fn a_call_goes_out_as_the_protocol_wants_it() {
         };
         gateway.call_tool(&token("secret"), &call).await.unwrap();
     }
-    for seen in script.seen() {
+    for seen in script.requests() {
         assert_eq!(seen.path, "/mcp");
         for (name, value) in [
             ("authorization", "Bearer secret"),
@@ -54,7 +54,7 @@ async fn a_call_goes_out_as_the_protocol_wants_it() {
         assert_eq!(meta["dev.wardgate/conversation"], "c-1");
     }
     let ids: Vec<_> = script
-        .seen()
+        .requests()
         .iter()
         .map(|seen| seen.body["id"].clone())
         .collect();
@@ -296,7 +296,7 @@ async fn nothing_is_sent_for_a_turn_that_is_already_over() {
         .await
         .unwrap();
     assert_eq!(outcome.ending, CallEnding::Cancelled);
-    assert!(script.seen().is_empty());
+    assert!(script.requests().is_empty());
 }
 
 #[tokio::test]
@@ -310,7 +310,7 @@ async fn a_gateway_in_the_same_process_hears_who_calls() {
     let gateway = script.in_process();
     let answer = gateway.memory(&token, "memory/clear", params).await;
     answer.unwrap();
-    assert_eq!(script.seen()[0].peer, Some(peer));
+    assert_eq!(script.requests()[0].peer, Some(peer));
 }
 
 #[tokio::test]
@@ -327,7 +327,7 @@ async fn a_refused_call_is_put_on_record_without_its_arguments() {
             recorded.await.unwrap();
         }
     }
-    for seen in script.seen() {
+    for seen in script.requests() {
         let params = &seen.body["params"];
         assert_eq!(seen.body["method"], "tools/call");
         assert!(params["name"].as_str().unwrap().len() <= 128);
@@ -335,7 +335,7 @@ async fn a_refused_call_is_put_on_record_without_its_arguments() {
         assert_eq!(params["_meta"]["dev.wardgate/refusedByAgent"], "in_data");
         assert_eq!(params["_meta"]["dev.wardgate/idempotencyKey"], "key-1");
     }
-    assert_eq!(script.seen().len(), 8);
+    assert_eq!(script.requests().len(), 8);
 }
 
 #[tokio::test]

@@ -33,7 +33,7 @@ pub(super) struct Listeners(Arc<Mutex<ListenerState>>);
 #[derive(Default)]
 struct ListenerState {
     how: ListenerBehaviour,
-    asked: Vec<ReceivedRequest>,
+    requests: Vec<ReceivedRequest>,
     lines: Vec<StreamLine>,
 }
 
@@ -48,8 +48,8 @@ impl Listeners {
     }
 
     /// Returns the requests for streams so far.
-    pub(super) fn asked(&self) -> Vec<ReceivedRequest> {
-        self.0.lock().unwrap().asked.clone()
+    pub(super) fn requests(&self) -> Vec<ReceivedRequest> {
+        self.0.lock().unwrap().requests.clone()
     }
 
     /// Returns the callers whose streams are open.
@@ -60,12 +60,12 @@ impl Listeners {
     }
 
     pub(super) fn acknowledge(&self, who: &str) {
-        self.say(who, &acknowledged(true));
+        self.send_message(who, &acknowledgement(true));
     }
 
     /// Reports a change of this caller's list.
     pub(super) fn notify_list_changed(&self, who: &str) {
-        self.say(
+        self.send_message(
             who,
             &json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" }),
         );
@@ -76,7 +76,7 @@ impl Listeners {
         self.0.lock().unwrap().lines.retain(|line| line.who != who);
     }
 
-    fn say(&self, who: &str, message: &Value) {
+    fn send_message(&self, who: &str, message: &Value) {
         let state = self.0.lock().unwrap();
         for line in state.lines.iter().filter(|line| line.who == who) {
             let _ = line.tell.send(event(message));
@@ -85,7 +85,7 @@ impl Listeners {
 
     pub(super) fn open(&self, seen: &ReceivedRequest) -> Response {
         let mut state = self.0.lock().unwrap();
-        state.asked.push(seen.clone());
+        state.requests.push(seen.clone());
         let first = match state.how {
             ListenerBehaviour::Unknown => {
                 return seen.error(404, -32601, "Unknown method", &json!({}));
@@ -93,8 +93,10 @@ impl Listeners {
             ListenerBehaviour::TooMany => {
                 return seen.error(429, -32603, "Too many streams", &json!({}));
             }
-            ListenerBehaviour::Declined => event(&acknowledged(false)),
-            ListenerBehaviour::Acknowledged | ListenerBehaviour::Mute => event(&acknowledged(true)),
+            ListenerBehaviour::Declined => event(&acknowledgement(false)),
+            ListenerBehaviour::Acknowledged | ListenerBehaviour::Mute => {
+                event(&acknowledgement(true))
+            }
             ListenerBehaviour::Later => ":\n\n".to_owned(),
         };
         let (tell, mut told) = mpsc::unbounded_channel();
@@ -114,7 +116,7 @@ impl Listeners {
     }
 }
 
-fn acknowledged(tools: bool) -> Value {
+fn acknowledgement(tools: bool) -> Value {
     json!({
         "jsonrpc": "2.0",
         "method": "notifications/subscriptions/acknowledged",

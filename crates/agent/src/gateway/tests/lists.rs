@@ -94,7 +94,11 @@ async fn a_toolset_is_asked_for_by_its_path() {
             .await
             .unwrap();
     }
-    let paths: Vec<_> = script.seen().iter().map(|seen| seen.path.clone()).collect();
+    let paths: Vec<_> = script
+        .requests()
+        .iter()
+        .map(|seen| seen.path.clone())
+        .collect();
     assert_eq!(paths, ["/mcp/a%2Fb%20c", "/mcp/a%2Fb%20c"]);
 
     let bare = ScriptedGateway::new(|_| StatusCode::NOT_FOUND.into_response());
@@ -122,13 +126,17 @@ async fn a_list_is_kept_as_long_as_the_gateway_says_and_no_longer() {
     for (after, asked) in [(0, 1), (4_999, 1), (1, 2), (4_999, 2), (2, 3)] {
         tokio::time::advance(Duration::from_millis(after)).await;
         gateway.list_tools(&token("t"), None).await.unwrap();
-        assert_eq!(script.seen().len(), asked);
+        assert_eq!(script.requests().len(), asked);
     }
     gateway
         .list_tools(&token("t"), Some("other"))
         .await
         .unwrap();
-    assert_eq!(script.seen().len(), 4, "a toolset has a list of its own");
+    assert_eq!(
+        script.requests().len(),
+        4,
+        "a toolset has a list of its own"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -145,14 +153,14 @@ async fn the_shortest_page_decides_and_rights_are_asked_again_within_minutes() {
     gateway.list_tools(&token("t"), None).await.unwrap();
     tokio::time::advance(Duration::from_secs(1)).await;
     gateway.list_tools(&token("t"), None).await.unwrap();
-    assert_eq!(script.seen().len(), 4);
+    assert_eq!(script.requests().len(), 4);
 
     let script = personal(json!({ "ttlMs": u64::MAX }));
     let gateway = script.in_process();
     gateway.list_tools(&token("t"), None).await.unwrap();
     tokio::time::advance(Duration::from_mins(5)).await;
     gateway.list_tools(&token("t"), None).await.unwrap();
-    assert_eq!(script.seen().len(), 2);
+    assert_eq!(script.requests().len(), 2);
 }
 
 #[tokio::test]
@@ -163,7 +171,7 @@ async fn nothing_is_kept_that_may_not_be() {
         for _ in 0..2 {
             gateway.list_tools(&token("t"), None).await.unwrap();
         }
-        assert_eq!(script.seen().len(), 2);
+        assert_eq!(script.requests().len(), 2);
     }
 }
 
@@ -175,7 +183,7 @@ async fn nobody_gets_the_list_of_another_unless_it_is_everybodys() {
         let list = gateway.list_tools(&token(who), None).await.unwrap();
         assert_eq!(names(&list), [format!("of_{who}")]);
     }
-    assert_eq!(private.seen().len(), 2);
+    assert_eq!(private.requests().len(), 2);
 
     let unsaid = personal(json!({ "ttlMs": 60_000 }));
     let gateway = unsaid.in_process();
@@ -201,5 +209,5 @@ async fn an_error_is_not_kept() {
         let refused = gateway.list_tools(&token("t"), None).await.unwrap_err();
         assert_eq!(refused.to_string(), "try again later");
     }
-    assert_eq!(script.seen().len(), 2);
+    assert_eq!(script.requests().len(), 2);
 }

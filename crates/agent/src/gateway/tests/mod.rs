@@ -107,7 +107,7 @@ impl ScriptedGateway {
     }
 
     /// Sets the response to requests for streams.
-    fn listening(self, how: ListenerBehaviour) -> Self {
+    fn with_listener_behaviour(self, how: ListenerBehaviour) -> Self {
         self.listeners.set(how);
         self
     }
@@ -124,7 +124,7 @@ impl ScriptedGateway {
         [self.in_process(), over_http]
     }
 
-    fn seen(&self) -> Vec<ReceivedRequest> {
+    fn requests(&self) -> Vec<ReceivedRequest> {
         self.seen.lock().unwrap().clone()
     }
 }

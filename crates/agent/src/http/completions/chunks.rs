@@ -34,11 +34,11 @@ impl ChunkWriter {
         if !self.begun {
             self.begun = true;
             let delta = json!({ "role": "assistant", "content": "" });
-            put(&mut out, &self.chunk(&delta, None));
+            push_data(&mut out, &self.chunk(&delta, None));
         }
         match &event.body {
             EventBody::Token { text } => {
-                put(&mut out, &self.chunk(&json!({ "content": text }), None));
+                push_data(&mut out, &self.chunk(&json!({ "content": text }), None));
             }
             EventBody::Usage {
                 input_tokens,
@@ -60,7 +60,7 @@ impl ChunkWriter {
                 if let EventBody::Error { .. } = other {
                     self.failure = Some(other.clone());
                 }
-                put(&mut out, &self.extended(&json!({}), None, event));
+                push_data(&mut out, &self.chunk_with_event(&json!({}), None, event));
             }
         }
         out.into()
@@ -68,18 +68,18 @@ impl ChunkWriter {
 
     fn end(&self, out: &mut String, event: &AgentEvent, reason: FinishReason) {
         if reason == FinishReason::Error {
-            put(out, &Problem::of_failed_turn(&self.failure).body());
+            push_data(out, &Problem::of_failed_turn(&self.failure).body());
         } else {
-            put(
+            push_data(
                 out,
-                &self.extended(&json!({}), Some(finish_reason(reason)), event),
+                &self.chunk_with_event(&json!({}), Some(finish_reason(reason)), event),
             );
         }
         if self.include_usage {
             let mut chunk = self.chunk(&Value::Null, None);
             chunk["choices"] = json!([]);
             chunk["usage"] = usage(self.usage.0, self.usage.1);
-            put(out, &chunk);
+            push_data(out, &chunk);
         }
         out.push_str("data: [DONE]\n\n");
     }
@@ -100,14 +100,19 @@ impl ChunkWriter {
     }
 
     /// Returns a chunk with the event in the extension member `wardgate`, for content that OpenAI's format cannot express.
-    fn extended(&self, delta: &Value, finish_reason: Option<&str>, event: &AgentEvent) -> Value {
+    fn chunk_with_event(
+        &self,
+        delta: &Value,
+        finish_reason: Option<&str>,
+        event: &AgentEvent,
+    ) -> Value {
         let mut chunk = self.chunk(delta, finish_reason);
         chunk["wardgate"] = json!(event);
         chunk
     }
 }
 
-fn put(out: &mut String, data: &Value) {
+fn push_data(out: &mut String, data: &Value) {
     out.push_str("data: ");
     out.push_str(&data.to_string());
     out.push_str("\n\n");

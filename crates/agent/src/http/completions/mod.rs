@@ -51,7 +51,7 @@ pub(super) async fn post(
     };
     let events = here.agent.chat(request.caller, request.token, chat);
     if stream {
-        streamed(events, head, include_usage).await
+        stream_reply(events, head, include_usage).await
     } else {
         let body = whole::reply(events, head).await?;
         let media = [(header::CONTENT_TYPE, "application/json")];
@@ -67,12 +67,12 @@ struct CompletionHead {
     chat_id: Option<String>,
 }
 
-async fn streamed(
+async fn stream_reply(
     mut events: EventStream,
     head: CompletionHead,
     include_usage: bool,
 ) -> Result<Response, Problem> {
-    let opening = opening(&mut events).await?;
+    let opening = read_opening(&mut events).await?;
     let events = stream::iter(opening).chain(events).boxed();
     let mut chunks = ChunkWriter::new(head, include_usage);
     let headers = [
@@ -85,7 +85,7 @@ async fn streamed(
 }
 
 /// Returns the first events, up to one that shows that the answer began, or an error if the turn fails before that.
-async fn opening(events: &mut EventStream) -> Result<Vec<AgentEvent>, Problem> {
+async fn read_opening(events: &mut EventStream) -> Result<Vec<AgentEvent>, Problem> {
     let until = Instant::now() + OPENING;
     let mut first_events = Vec::new();
     while let Ok(Some(event)) = timeout_at(until, events.next()).await {

@@ -13,7 +13,7 @@ fn head() -> CompletionHead {
     }
 }
 
-fn failing(begun: bool) -> Vec<EventBody> {
+fn failed_turn_events(begun: bool) -> Vec<EventBody> {
     let mut events = vec![
         EventBody::Error {
             kind: ErrorKind::ModelFailed,
@@ -28,7 +28,7 @@ fn failing(begun: bool) -> Vec<EventBody> {
 }
 
 async fn chunks(events: Vec<EventBody>, include_usage: bool) -> Vec<Value> {
-    let reply = streamed(script(events), head(), include_usage)
+    let reply = stream_reply(script(events), head(), include_usage)
         .await
         .unwrap();
     data(&text(reply.into_body()).await)
@@ -55,10 +55,10 @@ async fn usage_comes_only_when_it_is_asked_for() {
 
 #[tokio::test]
 async fn what_fails_before_it_begins_has_an_http_status() {
-    let streamed = streamed(script(failing(false)), head(), false)
+    let streamed = stream_reply(script(failed_turn_events(false)), head(), false)
         .await
         .unwrap_err();
-    let whole = whole::reply(script(failing(true)), head())
+    let whole = whole::reply(script(failed_turn_events(true)), head())
         .await
         .unwrap_err();
     for problem in [streamed, whole] {
@@ -96,7 +96,7 @@ async fn a_model_that_is_not_configured_is_no_reason_to_send_the_request_again()
 
 #[tokio::test]
 async fn what_fails_on_its_way_says_so_in_the_stream() {
-    let chunks = chunks(failing(true), false).await;
+    let chunks = chunks(failed_turn_events(true), false).await;
     let [.., error, end] = chunks.as_slice() else {
         panic!("{chunks:?}");
     };
@@ -129,7 +129,7 @@ async fn an_error_that_the_turn_survives_fails_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_slow_answer_begins_with_its_headers() {
     let slow = stream::once(std::future::pending::<AgentEvent>());
-    assert!(streamed(slow.boxed(), head(), false).await.is_ok());
+    assert!(stream_reply(slow.boxed(), head(), false).await.is_ok());
 }
 
 fn parse_completion(body: &str) -> Result<Completion, Value> {

@@ -3,7 +3,7 @@
 use futures::StreamExt;
 use serde_json::json;
 
-use super::fixture::{Events, Fixture, PLAIN, named};
+use super::fixture::{Events, Fixture, PLAIN, request_with_id};
 use crate::model::{FunctionCall, FunctionChoice, ModelEvent, ModelMessage, TokenUsage};
 use crate::request::{BearerToken, ChatRequest};
 use crate::testing::{FakeGateway, FakeTool, ScriptedModel, call, caller, says, words};
@@ -16,11 +16,11 @@ fn gateway() -> FakeGateway {
     ])
 }
 
-fn look(n: usize) -> FunctionCall {
+fn look_call(n: usize) -> FunctionCall {
     call(&format!("c{n}"), "look", &json!({ "n": n }).to_string())
 }
 
-async fn capped(model: ScriptedModel, limits: &str) -> (Fixture, Events) {
+async fn run_capped_turn(model: ScriptedModel, limits: &str) -> (Fixture, Events) {
     let fixture = Fixture::new(model, gateway(), limits).await;
     let events = fixture.says("look").await;
     assert_eq!(events.text(), "Enough.");
@@ -39,14 +39,14 @@ async fn capped(model: ScriptedModel, limits: &str) -> (Fixture, Events) {
 #[tokio::test]
 async fn rounds_are_limited() {
     let model = ScriptedModel::new([
-        says("", &[look(1)]),
-        says("", &[look(2)]),
+        says("", &[look_call(1)]),
+        says("", &[look_call(2)]),
         // A call in the last round does not run.
-        says("Enough.", &[look(3)]),
+        says("Enough.", &[look_call(3)]),
     ]);
-    let (fixture, events) = capped(model, "    limits: { turns: 2 }\n").await;
+    let (fixture, events) = run_capped_turn(model, "    limits: { turns: 2 }\n").await;
     assert_eq!(events.last()["cap"], "turns");
-    assert_eq!(fixture.gateway.called().len(), 2);
+    assert_eq!(fixture.gateway.calls().len(), 2);
 }
 
 #[tokio::test]
@@ -58,9 +58,9 @@ async fn identical_calls_are_limited_however_they_are_written() {
         write("c", r#"{"a":1,"b":2}"#),
         words("Enough."),
     ]);
-    let (fixture, events) = capped(model, "    limits: { identical_calls: 2 }\n").await;
+    let (fixture, events) = run_capped_turn(model, "    limits: { identical_calls: 2 }\n").await;
     assert_eq!(events.last()["cap"], "identical_calls");
-    assert_eq!(fixture.gateway.called().len(), 2);
+    assert_eq!(fixture.gateway.calls().len(), 2);
     let results = fixture.model.last_results();
     assert!(
         results[2].contains("Use the result you have"),
@@ -80,29 +80,29 @@ async fn a_model_that_never_answers_is_stopped_and_the_stream_says_by_which_limi
     .await;
     let events = fixture.says("look").await;
     assert_eq!(events.text(), "");
-    assert_eq!(events.one("error")["kind"], "empty_answer");
+    assert_eq!(events.only_event("error")["kind"], "empty_answer");
     assert_eq!(events.last()["finish_reason"], "error");
     assert_eq!(events.last()["cap"], "identical_calls");
-    assert_eq!(fixture.gateway.called().len(), 2);
+    assert_eq!(fixture.gateway.calls().len(), 2);
     assert_eq!(fixture.model.requests().len(), 4);
 }
 
 #[tokio::test]
 async fn tokens_are_limited_and_estimated_where_they_are_not_counted() {
-    let mut counted = says("", &[look(1)]);
+    let mut counted = says("", &[look_call(1)]);
     counted.push(Ok(ModelEvent::Usage(TokenUsage {
         input: 900,
         output: 200,
     })));
-    let (_, events) = capped(
+    let (_, events) = run_capped_turn(
         ScriptedModel::new([counted, words("Enough.")]),
         "    limits: { tokens: 1000 }\n",
     )
     .await;
     assert_eq!(events.last()["cap"], "tokens");
-    assert_eq!(events.one("usage")["input_tokens"], 910);
-    let (_, events) = capped(
-        ScriptedModel::new([says("", &[look(1)]), words("Enough.")]),
+    assert_eq!(events.only_event("usage")["input_tokens"], 910);
+    let (_, events) = run_capped_turn(
+        ScriptedModel::new([says("", &[look_call(1)]), words("Enough.")]),
         "    limits: { tokens: 5 }\n",
     )
     .await;
@@ -112,9 +112,9 @@ async fn tokens_are_limited_and_estimated_where_they_are_not_counted() {
 #[tokio::test(start_paused = true)]
 async fn time_is_limited_and_ends_the_tool_that_takes_it() {
     let model = ScriptedModel::new([says("", &[call("c", "slow", "{}")]), words("Enough.")]);
-    let (fixture, events) = capped(model, "    limits: { seconds: 30 }\n").await;
+    let (fixture, events) = run_capped_turn(model, "    limits: { seconds: 30 }\n").await;
     assert_eq!(events.last()["cap"], "seconds");
-    let error = events.one("tool_result")["error"]
+    let error = events.only_event("tool_result")["error"]
         .as_str()
         .unwrap()
         .to_owned();
@@ -122,7 +122,7 @@ async fn time_is_limited_and_ends_the_tool_that_takes_it() {
         error,
         "Tool execution failed: the gateway did not answer in time"
     );
-    assert_eq!(fixture.gateway.cancelled(), 1);
+    assert_eq!(fixture.gateway.cancellations(), 1);
 }
 
 #[tokio::test]
@@ -156,7 +156,7 @@ async fn one_person_has_so_many_turns_at_a_time_and_takes_no_place_of_another() 
         .map(|number| {
             fixture.stream(ChatRequest {
                 message_id: Some(number.to_string()),
-                ..named("look")
+                ..request_with_id("look")
             })
         })
         .collect();
@@ -164,14 +164,14 @@ async fn one_person_has_so_many_turns_at_a_time_and_takes_no_place_of_another() 
         stream.next().await.unwrap();
     }
     let refused = fixture.says("free?").await;
-    assert_eq!(refused.one("error")["kind"], "too_many_turns");
+    assert_eq!(refused.only_event("error")["kind"], "too_many_turns");
     let other = caller("nurse.joy", &[]);
     let stream = fixture
         .agent
-        .chat(other, BearerToken::new("o"), named("free?"));
+        .chat(other, BearerToken::new("o"), request_with_id("free?"));
     assert_eq!(Events::from_stream(stream).await.text(), "Yes.");
     streams.pop();
-    let mut again = named("free?");
+    let mut again = request_with_id("free?");
     again.conversation_id = Some("d".to_owned());
     assert_eq!(fixture.hears(again).await.text(), "Yes.");
 }

@@ -2,7 +2,7 @@
 
 use futures::StreamExt;
 
-use super::fixture::{Events, Fixture, PLAIN, named};
+use super::fixture::{Events, Fixture, PLAIN, request_with_id};
 use crate::testing::{FakeGateway, FakeTool, ScriptedModel, call, says, words};
 
 fn gateway() -> FakeGateway {
@@ -29,7 +29,7 @@ fn answers() -> Vec<Vec<Result<crate::model::ModelEvent, crate::model::ModelErro
 }
 
 /// Returns the number of steps and the events of an undisturbed turn.
-async fn undisturbed() -> (usize, Events) {
+async fn run_undisturbed_turn() -> (usize, Events) {
     let fixture = Fixture::new(model(), gateway(), PLAIN).await;
     let events = fixture.says("book").await;
     (fixture.gateway.steps(), events)
@@ -37,12 +37,12 @@ async fn undisturbed() -> (usize, Events) {
 
 #[tokio::test]
 async fn a_turn_that_dies_at_any_step_goes_on_with_no_effect_twice() {
-    let (steps, whole) = undisturbed().await;
+    let (steps, whole) = run_undisturbed_turn().await;
     assert!(steps > 20, "{steps}");
     for dies_at in 1..=steps {
         let fixture = Fixture::new(model(), gateway(), PLAIN).await;
         fixture.gateway.die_at(dies_at);
-        let mut stream = fixture.stream(named("book"));
+        let mut stream = fixture.stream(request_with_id("book"));
         let mut seen = Vec::new();
         loop {
             tokio::select! {
@@ -56,7 +56,8 @@ async fn a_turn_that_dies_at_any_step_goes_on_with_no_effect_twice() {
         }
         drop(stream);
         assert!(
-            fixture.gateway.said("c").is_empty() || fixture.gateway.state("c", "m") == "complete",
+            fixture.gateway.messages("c").is_empty()
+                || fixture.gateway.state("c", "m") == "complete",
             "half a turn shows at step {dies_at}"
         );
         fixture.gateway.die_at(0);
@@ -68,11 +69,11 @@ async fn a_turn_that_dies_at_any_step_goes_on_with_no_effect_twice() {
             "step {dies_at}: {asked} {kept}"
         );
         fixture.model.rewind(answers().split_off(kept));
-        let mut again = named("book");
+        let mut again = request_with_id("book");
         again.after = seen.last().and_then(|event| event["id"].as_u64());
         let rest = fixture.hears(again).await;
         assert_eq!(fixture.gateway.effects(), 2, "step {dies_at}");
-        let booked = fixture.gateway.called();
+        let booked = fixture.gateway.calls();
         let booked = booked.iter().filter(|(name, _)| name == "book").count();
         assert_eq!(booked, 2, "step {dies_at}");
         assert_eq!(rest.last()["finish_reason"], "stop", "step {dies_at}");
@@ -89,7 +90,7 @@ async fn a_turn_that_dies_at_any_step_goes_on_with_no_effect_twice() {
             whole.text(),
             "step {dies_at}"
         );
-        let said = fixture.gateway.said("c");
+        let said = fixture.gateway.messages("c");
         assert_eq!(said.len(), 7, "step {dies_at}: {said:?}");
         // A replay has the same events as an undisturbed turn.
         let replay = fixture.says("book").await;
@@ -103,7 +104,7 @@ async fn two_streams_of_one_turn_do_everything_once() {
     let (one, other) = tokio::join!(fixture.says("book"), fixture.says("book"));
     assert_eq!(one.text(), other.text());
     assert_eq!(fixture.gateway.effects(), 2, "{one:?}\n{other:?}");
-    assert_eq!(fixture.gateway.said("c").len(), 7);
+    assert_eq!(fixture.gateway.messages("c").len(), 7);
 }
 
 #[tokio::test]
@@ -112,13 +113,13 @@ async fn two_streams_that_come_to_different_answers_do_not_mix() {
     let long = "yes ".repeat(40);
     let model = ScriptedModel::new([words(&long), words("No.")]);
     let fixture = Fixture::new(model, gateway(), PLAIN).await;
-    let mut one = fixture.stream(named("book"));
+    let mut one = fixture.stream(request_with_id("book"));
     one.next().await.unwrap();
     let other = fixture.says("book").await;
     assert_eq!(other.last()["finish_reason"], "stop");
     let one = Events::from_stream(one).await;
-    assert_eq!(one.one("error")["kind"], "conflict");
-    let said = fixture.gateway.said("c");
+    assert_eq!(one.only_event("error")["kind"], "conflict");
+    let said = fixture.gateway.messages("c");
     assert_eq!(said.last().unwrap().1, "No.");
     assert_eq!(said.len(), 2);
 }

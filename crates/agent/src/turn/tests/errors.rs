@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use serde_json::json;
 
-use super::fixture::{Fixture, PLAIN, named};
+use super::fixture::{Fixture, PLAIN, request_with_id};
 use crate::clients::GatewayFailure;
 use crate::model::{FinishReason, ModelError, ModelEvent, ModelMessage};
 use crate::request::ChatRequest;
@@ -59,7 +59,7 @@ async fn every_class_of_error_goes_back_to_the_model_and_the_turn_goes_on() {
         let model = ScriptedModel::new([says("", &[call("c1", name, arguments)]), words("Sorry.")]);
         let fixture = Fixture::new(model, clock(), PLAIN).await;
         let events = fixture.says("when?").await;
-        let result = events.one("tool_result");
+        let result = events.only_event("tool_result");
         assert_eq!(result["success"], false);
         assert_eq!(result["data"], json!(null));
         let told = result["error"].as_str().unwrap();
@@ -69,19 +69,19 @@ async fn every_class_of_error_goes_back_to_the_model_and_the_turn_goes_on() {
         assert_eq!(events.last()["finish_reason"], "stop");
         let is_denied = told.contains("not available");
         assert_eq!(
-            events.all("error").len(),
+            events.events_of_kind("error").len(),
             usize::from(is_denied),
             "{events:?}"
         );
         assert_eq!(
-            fixture.gateway.called().is_empty(),
+            fixture.gateway.calls().is_empty(),
             !matches!(name, "broken" | "unplugged" | "late")
         );
         // In the next turn, the model is told what is still known.
         fixture.model.then(words("Yes."));
         let next = ChatRequest {
             message_id: None,
-            ..named("really?")
+            ..request_with_id("really?")
         };
         assert_eq!(fixture.hears(next).await.text(), "Yes.");
         assert_eq!(fixture.model.last_results().len(), 1);
@@ -110,23 +110,23 @@ async fn a_stream_that_is_cut_ends_in_an_error_and_the_same_message_goes_on() {
     ] {
         let fixture = Fixture::new(ScriptedModel::new([answer]), clock(), PLAIN).await;
         let events = fixture.says("when?").await;
-        assert_eq!(events.one("error")["kind"], "model_failed");
+        assert_eq!(events.only_event("error")["kind"], "model_failed");
         assert_eq!(events.last()["finish_reason"], "error");
         assert!(
-            fixture.gateway.called().is_empty(),
+            fixture.gateway.calls().is_empty(),
             "half an answer runs nothing"
         );
         assert!(
-            fixture.gateway.said("c").is_empty(),
+            fixture.gateway.messages("c").is_empty(),
             "and is not remembered"
         );
         fixture.model.then(words("At noon."));
-        let mut again = named("when?");
+        let mut again = request_with_id("when?");
         again.after = events.last()["id"].as_u64();
         let events = fixture.hears(again).await;
         // The part of the interrupted answer that the client received is void.
         assert_eq!(events.text(), "At noon.");
-        assert_eq!(fixture.gateway.said("c").len(), 2);
+        assert_eq!(fixture.gateway.messages("c").len(), 2);
     }
 }
 
@@ -138,7 +138,7 @@ async fn an_answer_without_words_is_an_error_that_can_be_tried_again() {
     ] {
         let fixture = Fixture::new(ScriptedModel::new([answer]), clock(), PLAIN).await;
         let events = fixture.says("when?").await;
-        assert_eq!(events.one("error")["kind"], "empty_answer");
+        assert_eq!(events.only_event("error")["kind"], "empty_answer");
         assert_eq!(events.text(), "");
         fixture.model.then(words("At noon."));
         assert_eq!(fixture.says("when?").await.text(), "At noon.");
@@ -167,10 +167,10 @@ async fn without_memory_nothing_is_asked_and_nothing_runs() {
     let fixture = Fixture::new(ScriptedModel::new([words("x")]), clock(), PLAIN).await;
     fixture.gateway.lose_memory();
     let events = fixture.says("when?").await;
-    assert_eq!(events.one("error")["kind"], "gateway_failed");
+    assert_eq!(events.only_event("error")["kind"], "gateway_failed");
     assert!(fixture.model.requests().is_empty());
     // The part of the turn that the client received stays valid.
-    let mut again = named("when?");
+    let mut again = request_with_id("when?");
     again.after = Some(19_000_000);
     let events = fixture.hears(again).await;
     assert!(events.0.iter().all(|event| event["id"] == 19_000_000));
@@ -180,7 +180,7 @@ async fn without_memory_nothing_is_asked_and_nothing_runs() {
 async fn what_cannot_be_a_message_is_refused_with_its_remedy() {
     let fixture = Fixture::new(ScriptedModel::default(), clock(), PLAIN).await;
     let request = |change: fn(&mut ChatRequest)| {
-        let mut request = named("hello");
+        let mut request = request_with_id("hello");
         change(&mut request);
         request
     };
@@ -212,7 +212,7 @@ async fn what_cannot_be_a_message_is_refused_with_its_remedy() {
         ),
     ] {
         let events = fixture.hears(request).await;
-        let error = events.one("error");
+        let error = events.only_event("error");
         assert_eq!(error["kind"], kind);
         assert!(
             error["message"].as_str().unwrap().contains(message),
@@ -228,7 +228,7 @@ async fn hanging_up_cancels_the_tool_and_gives_up_a_turn_that_nobody_can_name() 
         let gateway = FakeGateway::new([FakeTool::gives("slow", "late").hangs()]);
         let model = ScriptedModel::new([says("", &[call("c1", "slow", "{}")])]);
         let fixture = Fixture::new(model, gateway, PLAIN).await;
-        let mut request = named("go");
+        let mut request = request_with_id("go");
         request.message_id = message_id.map(str::to_owned);
         let mut stream = fixture.stream(request);
         let first = stream.next().await.unwrap();
@@ -238,7 +238,7 @@ async fn hanging_up_cancels_the_tool_and_gives_up_a_turn_that_nobody_can_name() 
             let _ = tokio::time::timeout(Duration::from_millis(20), stream.next()).await;
         }
         drop(stream);
-        assert_eq!(fixture.gateway.cancelled(), 1);
+        assert_eq!(fixture.gateway.cancellations(), 1);
         tokio::time::timeout(Duration::from_mins(1), async {
             while fixture.gateway.only_turn("c").1 != state {
                 tokio::task::yield_now().await;
@@ -247,7 +247,7 @@ async fn hanging_up_cancels_the_tool_and_gives_up_a_turn_that_nobody_can_name() 
         .await
         .unwrap();
         assert!(
-            fixture.gateway.said("c").is_empty(),
+            fixture.gateway.messages("c").is_empty(),
             "half a turn is never shown"
         );
     }
@@ -265,10 +265,10 @@ async fn an_assistant_without_a_model_is_listed_and_says_what_to_set() {
     let models = fixture.agent.models(&caller);
     assert_eq!(models[0].missing, Vec::<String>::new());
     assert_eq!(models[1].missing, ["WARDGATE_TEST_NO_SUCH_VARIABLE"]);
-    let mut request = named("hello");
+    let mut request = request_with_id("hello");
     request.model = Some("later".to_owned());
     let events = fixture.hears(request).await;
-    let error = events.one("error");
+    let error = events.only_event("error");
     assert_eq!(error["kind"], "model_not_configured");
     assert_eq!(
         error["message"],
@@ -295,7 +295,7 @@ async fn a_call_that_still_runs_for_an_interrupted_turn_is_waited_for() {
     let model = ScriptedModel::new([says("", &[call("c1", "slow", "{}")]), words("Done.")]);
     let fixture = Fixture::new(model, FakeGateway::new([tool]), PLAIN).await;
     let events = fixture.says("go").await;
-    assert_eq!(events.one("tool_result")["data"], "done");
+    assert_eq!(events.only_event("tool_result")["data"], "done");
 }
 
 #[tokio::test]
@@ -320,13 +320,16 @@ async fn whether_a_tool_with_effects_ran_is_not_left_to_the_model_to_guess() {
         });
         let model = ScriptedModel::new([says("", &[call("c1", "book", "{}")]), words("Done.")]);
         let fixture = Fixture::new(model, FakeGateway::new([tool.writes()]), PLAIN).await;
-        let events = fixture.hears(named("book")).await;
-        assert_eq!(events.one("error")["kind"], "gateway_failed");
-        assert!(events.all("tool_result").is_empty(), "{events:?}");
+        let events = fixture.hears(request_with_id("book")).await;
+        assert_eq!(events.only_event("error")["kind"], "gateway_failed");
+        assert!(
+            events.events_of_kind("tool_result").is_empty(),
+            "{events:?}"
+        );
         assert_eq!(events.last()["finish_reason"], "error");
         // The same message with the same id settles the call, and the model continues from there.
-        let events = fixture.hears(named("book")).await;
-        assert_eq!(events.one("tool_result")["data"], "booked");
+        let events = fixture.hears(request_with_id("book")).await;
+        assert_eq!(events.only_event("tool_result")["data"], "booked");
         assert_eq!(events.last()["finish_reason"], "stop");
         assert_eq!(fixture.gateway.effects(), 1);
     }
@@ -343,7 +346,7 @@ async fn a_tool_that_only_reads_cannot_have_itself_called_again() {
     let model = ScriptedModel::new([says("", &[call("c1", "sly", "{}")]), words("Odd.")]);
     let fixture = Fixture::new(model, FakeGateway::new([tool]), PLAIN).await;
     assert_eq!(fixture.says("go").await.text(), "Odd.");
-    assert_eq!(fixture.gateway.called().len(), 1);
+    assert_eq!(fixture.gateway.calls().len(), 1);
 }
 
 #[tokio::test]
@@ -361,8 +364,8 @@ async fn a_result_that_memory_cannot_take_now_is_told_to_nobody() {
     });
     fixture.gateway.set_tools([book.writes()]);
     let events = fixture.says("book").await;
-    assert_eq!(events.one("error")["kind"], "gateway_failed");
-    assert!(events.all("tool_result").is_empty());
+    assert_eq!(events.only_event("error")["kind"], "gateway_failed");
+    assert!(events.events_of_kind("tool_result").is_empty());
     assert_eq!(fixture.model.requests().len(), 1);
 }
 
@@ -382,18 +385,21 @@ async fn only_a_result_that_the_caller_may_no_longer_see_is_withheld_anything_el
         let fixture = Fixture::new(model, gateway, PLAIN).await;
         let events = fixture.says("look").await;
         if is_withheld {
-            let told = events.one("tool_result")["error"].as_str().unwrap();
+            let told = events.only_event("tool_result")["error"].as_str().unwrap();
             assert!(told.starts_with("[withheld"), "{told}");
             assert_eq!(events.text(), "Done.");
             continue;
         }
-        assert_eq!(events.one("error")["kind"], "conflict", "{reason}");
-        assert!(events.all("tool_result").is_empty(), "{events:?}");
+        assert_eq!(events.only_event("error")["kind"], "conflict", "{reason}");
+        assert!(
+            events.events_of_kind("tool_result").is_empty(),
+            "{events:?}"
+        );
         assert_eq!(fixture.model.requests().len(), 1);
         // The turn is still open.
         fixture.gateway.refuse_results(None);
         let events = fixture.says("look").await;
-        assert_eq!(events.one("tool_result")["data"], "secret");
+        assert_eq!(events.only_event("tool_result")["data"], "secret");
         assert_eq!(events.text(), "Done.");
     }
 }
@@ -426,12 +432,12 @@ async fn a_turn_told_again_says_what_is_withheld_and_an_open_one_does_not_go_on_
         events.text().starts_with("I look.\n\n[withheld"),
         "{events:?}"
     );
-    assert_eq!(events.one("tool_result")["success"], false);
+    assert_eq!(events.only_event("tool_result")["success"], false);
 
     let fixture = Fixture::new(ScriptedModel::default(), clock(), PLAIN).await;
     withheld_turn(&fixture, "open");
     let events = fixture.says("when?").await;
-    assert_eq!(events.one("error")["kind"], "conflict");
+    assert_eq!(events.only_event("error")["kind"], "conflict");
     assert!(fixture.model.requests().is_empty());
 }
 
@@ -441,10 +447,10 @@ async fn a_turn_goes_on_with_its_own_assistant_only() {
     let model = ScriptedModel::new([words("Noon."), words("Midnight.")]);
     let fixture = Fixture::new(model, clock(), other).await;
     fixture.says("when?").await;
-    let mut request = named("when?");
+    let mut request = request_with_id("when?");
     request.model = Some("other".to_owned());
     let events = fixture.hears(request).await;
-    assert_eq!(events.one("error")["kind"], "conflict");
+    assert_eq!(events.only_event("error")["kind"], "conflict");
     assert_eq!(fixture.says("when?").await.text(), "Noon.");
 }
 
@@ -485,7 +491,7 @@ async fn a_call_in_the_text_that_cannot_be_read_is_told_to_the_model_and_not_to_
         let model = ScriptedModel::new([answer, words("Sorry.")]);
         let fixture = Fixture::new(model, clock(), "    calls: text\n").await;
         let events = fixture.says("when?").await;
-        let result = events.one("tool_result");
+        let result = events.only_event("tool_result");
         assert_eq!(result["success"], false, "{written}");
         let told = result["error"].as_str().unwrap();
         assert!(told.contains(error), "{written}: {told}");
@@ -494,7 +500,7 @@ async fn a_call_in_the_text_that_cannot_be_read_is_told_to_the_model_and_not_to_
             ["I", "look.", "Sorry."]
         );
         assert_eq!(events.last()["finish_reason"], "stop");
-        assert!(fixture.gateway.called().is_empty(), "{written}");
+        assert!(fixture.gateway.calls().is_empty(), "{written}");
         let shown = &fixture.model.requests()[1].messages;
         let is_told = |message: &ModelMessage| match message {
             ModelMessage::User(text) => text.contains(told),
@@ -503,8 +509,8 @@ async fn a_call_in_the_text_that_cannot_be_read_is_told_to_the_model_and_not_to_
         assert!(shown.iter().any(is_told), "{written}: {shown:?}");
         // The call is also refused when the turn is replayed.
         let again = fixture.says("when?").await;
-        assert_eq!(again.one("tool_result")["success"], false);
-        assert!(fixture.gateway.called().is_empty());
+        assert_eq!(again.only_event("tool_result")["success"], false);
+        assert!(fixture.gateway.calls().is_empty());
     }
 }
 
@@ -514,7 +520,7 @@ async fn a_call_without_a_name_in_the_middle_of_words_goes_back_to_the_model() {
     let model = ScriptedModel::new([words(written), words("Sorry.")]);
     let fixture = Fixture::new(model, clock(), "    calls: text\n").await;
     let events = fixture.says("when?").await;
-    assert_eq!(events.one("tool_result")["success"], false);
+    assert_eq!(events.only_event("tool_result")["success"], false);
     let shown: Vec<_> = events
         .text()
         .split_whitespace()
@@ -537,7 +543,7 @@ async fn words_that_only_speak_of_calls_are_an_answer() {
         let fixture = Fixture::new(model, clock(), "    calls: text\n").await;
         let events = fixture.says("how?").await;
         assert_eq!(events.text(), answer);
-        assert!(events.all("tool_result").is_empty());
+        assert!(events.events_of_kind("tool_result").is_empty());
     }
 }
 
@@ -555,7 +561,7 @@ async fn what_is_said_before_a_call_and_after_it_are_paragraphs_of_their_own() {
     // Replay the turn completely, and from the middle.
     let again = fixture.says("when?").await;
     assert_eq!(again.text(), events.text());
-    let mut rest = named("when?");
-    rest.after = events.all("tool_result")[0]["id"].as_u64();
+    let mut rest = request_with_id("when?");
+    rest.after = events.events_of_kind("tool_result")[0]["id"].as_u64();
     assert_eq!(fixture.hears(rest).await.text(), "\n\nFINAL");
 }

@@ -64,7 +64,7 @@ impl Fixture {
 
     /// Sends a message as `m` in conversation `c` and returns all events.
     pub(super) async fn says(&self, message: &str) -> Events {
-        self.hears(named(message)).await
+        self.hears(request_with_id(message)).await
     }
 
     pub(super) async fn hears(&self, request: ChatRequest) -> Events {
@@ -87,7 +87,7 @@ impl Fixture {
 }
 
 /// Returns a request with a message id, which can be sent again.
-pub(super) fn named(message: &str) -> ChatRequest {
+pub(super) fn request_with_id(message: &str) -> ChatRequest {
     ChatRequest {
         message: message.to_owned(),
         conversation_id: Some("c".to_owned()),
@@ -128,22 +128,22 @@ impl Events {
         self.0.iter().map(kind).collect()
     }
 
-    pub(super) fn all(&self, kind: &str) -> Vec<&Value> {
+    pub(super) fn events_of_kind(&self, kind: &str) -> Vec<&Value> {
         self.0
             .iter()
             .filter(|event| event["type"] == kind)
             .collect()
     }
 
-    pub(super) fn one(&self, kind: &str) -> &Value {
-        let all = self.all(kind);
+    pub(super) fn only_event(&self, kind: &str) -> &Value {
+        let all = self.events_of_kind(kind);
         assert_eq!(all.len(), 1, "{kind} in {self:?}");
         all[0]
     }
 
     /// Returns the text that the user reads.
     pub(super) fn text(&self) -> String {
-        let tokens = self.all("token");
+        let tokens = self.events_of_kind("token");
         tokens
             .iter()
             .map(|event| event["text"].as_str().unwrap())

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::fixture::{Fixture, named};
+use super::fixture::{Fixture, request_with_id};
 use crate::model::{ModelError, ModelMessage};
 use crate::request::{ChatRequest, HistoryMessage, Speaker};
 use crate::testing::{FakeGateway, FakeTool, ScriptedModel, call, says, words};
@@ -25,7 +25,7 @@ async fn a_message_outside_the_domain_is_refused_in_its_language_and_leaves_no_t
         let events = fixture.says(message).await;
         assert_eq!(events.text(), refusal);
         assert_eq!(events.last()["finish_reason"], "refused");
-        assert!(events.all("error").is_empty());
+        assert!(events.events_of_kind("error").is_empty());
         assert!(fixture.gateway.remembers_nothing());
         let requests = fixture.model.requests();
         assert_eq!(
@@ -47,7 +47,7 @@ async fn a_guardrail_that_gives_no_verdict_refuses() {
         let fixture = Fixture::new(model, FakeGateway::default(), GUARDED).await;
         let events = fixture.says(VIETNAMESE).await;
         assert_eq!(events.text(), "Chỉ về răng.");
-        assert_eq!(events.one("error")["kind"], "guardrail_failed");
+        assert_eq!(events.only_event("error")["kind"], "guardrail_failed");
         assert!(fixture.gateway.remembers_nothing());
     }
 }
@@ -75,8 +75,8 @@ async fn configured_patterns_are_refused_on_the_way_in_and_never_said_on_the_way
     let events = fixture.says("her number?").await;
     assert_eq!(events.text(), "I cannot say that.");
     assert_eq!(events.last()["finish_reason"], "content_filter");
-    assert!(!format!("{:?}", fixture.gateway.said("c")).contains("6789"));
-    let mut next = named("and?");
+    assert!(!format!("{:?}", fixture.gateway.messages("c")).contains("6789"));
+    let mut next = request_with_id("and?");
     next.message_id = None;
     assert_eq!(fixture.hears(next).await.text(), "Fine words.");
 }
@@ -100,7 +100,7 @@ async fn a_result_that_reads_like_instructions_is_marked_for_the_model_and_runs_
         "{results:?}"
     );
     assert_eq!(
-        events.one("tool_result")["data"],
+        events.only_event("tool_result")["data"],
         json!(bad),
         "people see it as it is"
     );

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::fixture::{Events, Fixture, PLAIN, named};
+use super::fixture::{Events, Fixture, PLAIN, request_with_id};
 use crate::model::{FunctionChoice, ModelMessage};
 use crate::request::{ChatRequest, HistoryMessage, Speaker};
 use crate::testing::{FakeGateway, FakeTool, ScriptedModel, call, says, words};
@@ -71,7 +71,7 @@ async fn a_question_is_answered_from_what_a_tool_gave() {
             "done"
         ]
     );
-    let result = events.one("tool_result");
+    let result = events.only_event("tool_result");
     assert_eq!(result["tool_name"], "get_patient_records");
     assert_eq!(result["data"][0]["content"], "Hypertension");
     assert_eq!(result["error"], json!(null));
@@ -84,7 +84,7 @@ async fn a_question_is_answered_from_what_a_tool_gave() {
     assert_eq!(done["conversation_id"], "c");
     assert_eq!(done["turn_id"], "m");
     assert_eq!(
-        fixture.gateway.called(),
+        fixture.gateway.calls(),
         [(
             "records".to_owned(),
             json!({"patient_id": "NUGWI", "limit": 5})
@@ -100,7 +100,7 @@ async fn a_question_is_answered_from_what_a_tool_gave() {
     assert!(system.starts_with("You help dr.yenji."), "{system}");
     assert_eq!(fixture.model.last_results(), [RECORDS]);
     assert_eq!(
-        fixture.gateway.said("c"),
+        fixture.gateway.messages("c"),
         [
             ("user", "Show me all records of NUGWI"),
             ("assistant", "Let me look. "),
@@ -133,7 +133,7 @@ async fn five_questions_come_to_their_tools_and_a_typing_error_to_an_error() {
         ]);
         let fixture = Fixture::new(model, hospital(), TOOLS).await;
         let events = fixture.says("a question").await;
-        let result = events.one("tool_result");
+        let result = events.only_event("tool_result");
         assert_eq!(result["success"], patient == "NUGWI");
         if patient == "NOGWI" {
             assert_eq!(result["error"], "Invalid patient_id: NOGWI");
@@ -172,7 +172,7 @@ async fn calls_that_only_read_run_at_once_and_are_told_in_their_order() {
     let fixture = Fixture::new(model, hospital(), "    limits: { parallel: 3 }\n").await;
     let events = fixture.says("compare").await;
     let ids: Vec<_> = events
-        .all("tool_result")
+        .events_of_kind("tool_result")
         .iter()
         .map(|it| it["call_id"].clone())
         .collect();
@@ -194,11 +194,11 @@ async fn calls_that_may_write_run_alone() {
     let model = ScriptedModel::new([says("", &calls), words("Done.")]);
     let fixture = Fixture::new(model, gateway, PLAIN).await;
     let events = fixture.says("book both").await;
-    assert_eq!(events.all("tool_result").len(), 3);
+    assert_eq!(events.events_of_kind("tool_result").len(), 3);
     assert_eq!(fixture.gateway.most_running(), 1);
     let order: Vec<_> = fixture
         .gateway
-        .called()
+        .calls()
         .into_iter()
         .map(|(name, _)| name)
         .collect();
@@ -218,7 +218,7 @@ async fn a_model_that_calls_in_text_is_understood_and_its_call_never_shown() {
             "I look.All is well.",
             "{calls}"
         );
-        assert_eq!(events.one("tool_result")["success"], true);
+        assert_eq!(events.only_event("tool_result")["success"], true);
         let last = fixture.model.requests().pop().unwrap();
         let is_text = calls == "text" || speaks_text_only;
         assert_eq!(last.functions.is_empty(), is_text);
@@ -245,7 +245,7 @@ async fn what_a_model_says_of_a_result_before_there_is_one_is_neither_told_nor_k
         let fixture = Fixture::new(model, hospital(), &format!("    calls: {calls}\n")).await;
         let events = fixture.says("how is NUGWI?").await;
         assert_eq!(events.text().replace('\n', ""), "I look.All is well.");
-        assert_eq!(events.one("tool_result")["success"], true);
+        assert_eq!(events.only_event("tool_result")["success"], true);
         assert!(fixture.model.was_told("I look."));
         assert!(!fixture.model.was_told("no such patient"));
     }
@@ -257,7 +257,7 @@ async fn a_model_in_text_mode_may_only_say_that_it_uses_a_tool() {
     let model = ScriptedModel::new([words("I will use the clock tool."), words("Noon.")]);
     let fixture = Fixture::new(model, gateway, "    calls: text\n").await;
     let events = fixture.says("what time is it?").await;
-    assert_eq!(events.one("tool_result")["data"], "noon");
+    assert_eq!(events.only_event("tool_result")["data"], "noon");
 }
 
 #[tokio::test]
@@ -305,7 +305,7 @@ async fn what_a_client_says_was_said_is_used_where_it_names_no_conversation() {
     assert_eq!(fixture.model.requests()[0].messages.len(), 3);
     let made = events.last()["conversation_id"].as_str().unwrap();
     assert_eq!(
-        fixture.gateway.said(made).len(),
+        fixture.gateway.messages(made).len(),
         2,
         "the client's word is not kept"
     );
@@ -329,14 +329,14 @@ async fn a_complete_turn_is_told_again_without_asking_anybody() {
     assert_eq!(again.text(), first.text());
     assert_eq!(again.last()["message_id"], first.last()["message_id"]);
     assert_eq!(fixture.model.requests().len(), 2);
-    assert_eq!(fixture.gateway.called().len(), 1);
+    assert_eq!(fixture.gateway.calls().len(), 1);
     // A client that resumes after any event receives exactly the rest of the text.
     let mut seen = String::new();
     for event in &first.0 {
         if event["type"] == "token" {
             seen.push_str(event["text"].as_str().unwrap());
         }
-        let mut request = named("how is NUGWI?");
+        let mut request = request_with_id("how is NUGWI?");
         request.after = event["id"].as_u64();
         let rest = fixture.hears(request).await;
         assert_eq!(format!("{seen}{}", rest.text()), first.text(), "{event}");
@@ -349,7 +349,7 @@ async fn another_message_under_a_taken_id_is_refused() {
     let fixture = Fixture::new(model, FakeGateway::default(), PLAIN).await;
     fixture.says("hello").await;
     let events = fixture.says("something else").await;
-    assert_eq!(events.one("error")["kind"], "conflict");
+    assert_eq!(events.only_event("error")["kind"], "conflict");
 }
 
 #[tokio::test]
@@ -357,12 +357,12 @@ async fn a_command_calls_its_tool_and_the_model_or_the_result_answers() {
     const COMMANDS: &str = "    commands:\n      /of: { words: [patient_id], tool: overview, arguments: { patient_id: \"{{ patient_id }}\" } }\n      /raw: { words: [patient_id], tool: overview, arguments: { patient_id: \"{{ patient_id }}\" }, answer: result }\n";
     let fixture = Fixture::new(ScriptedModel::new([words("Fine.")]), hospital(), COMMANDS).await;
     let events = fixture.says("/of NUGWI").await;
-    assert_eq!(events.one("tool_result")["success"], true);
+    assert_eq!(events.only_event("tool_result")["success"], true);
     assert_eq!(events.text(), "Fine.");
     assert_eq!(fixture.model.last_results(), [RECORDS]);
     let of = |message: &str, id: &str| ChatRequest {
         message_id: Some(id.to_owned()),
-        ..named(message)
+        ..request_with_id(message)
     };
     let events = fixture.hears(of("/raw NUGWI", "m2")).await;
     assert_eq!(events.text(), RECORDS);
@@ -382,7 +382,7 @@ async fn a_slow_reader_slows_the_turn_and_loses_nothing() {
         PLAIN,
     )
     .await;
-    let slow = fixture.stream(named("much")).then(async |event| {
+    let slow = fixture.stream(request_with_id("much")).then(async |event| {
         tokio::task::yield_now().await;
         event
     });

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::fixture::Fixture;
-use crate::provider::testing::recorded;
+use crate::provider::testing::read_cassette;
 use crate::testing::{FakeGateway, FakeTool, ScriptedModel};
 
 #[tokio::test]
@@ -22,7 +22,7 @@ async fn a_real_model_calls_a_tool_and_answers_from_what_it_gave_however_it_writ
     ] {
         let mut answers = Vec::new();
         for cassette in [call, answer] {
-            answers.push(recorded(cassette).await.into_iter().map(Ok).collect());
+            answers.push(read_cassette(cassette).await.into_iter().map(Ok).collect());
         }
         let tool = FakeTool::gives("parcel_status", "In transit to Hamburg.")
             .takes(json!({"type": "object", "properties": {"parcel_id": {"type": "string"}}}));
@@ -32,8 +32,12 @@ async fn a_real_model_calls_a_tool_and_answers_from_what_it_gave_however_it_writ
         let events = fixture.says("Where is parcel AB1234?").await;
         assert_eq!(events.text(), text, "{call}");
         let arguments = json!({ "parcel_id": "AB1234" });
-        assert_eq!(events.one("tool_call")["arguments"], arguments, "{call}");
-        assert_eq!(events.one("tool_result")["success"], true, "{call}");
+        assert_eq!(
+            events.only_event("tool_call")["arguments"],
+            arguments,
+            "{call}"
+        );
+        assert_eq!(events.only_event("tool_result")["success"], true, "{call}");
         assert_eq!(events.last()["finish_reason"], "stop", "{call}");
     }
 }

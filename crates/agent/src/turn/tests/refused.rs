@@ -32,11 +32,11 @@ async fn each_call_that_the_agent_refuses_is_put_on_record_with_its_reason() {
         let model = ScriptedModel::new([says("", &[call("c1", name, arguments)]), words("Sorry.")]);
         let fixture = Fixture::new(model, clock(), PLAIN).await;
         assert_eq!(fixture.says("when?").await.text(), "Sorry.");
-        assert_eq!(fixture.gateway.refused(), [(name.to_owned(), refusal)]);
-        assert!(fixture.gateway.called().is_empty());
+        assert_eq!(fixture.gateway.refusals(), [(name.to_owned(), refusal)]);
+        assert!(fixture.gateway.calls().is_empty());
         // A complete turn that is replayed neither repeats nor refuses a call.
         fixture.says("when?").await;
-        assert_eq!(fixture.gateway.refused().len(), 1);
+        assert_eq!(fixture.gateway.refusals().len(), 1);
     }
 }
 
@@ -48,7 +48,7 @@ async fn a_call_that_was_made_already_is_put_on_record_as_repeated() {
     answers.push(words("It is noon."));
     let fixture = Fixture::new(ScriptedModel::new(answers), clock(), PLAIN).await;
     fixture.says("when?").await;
-    let refused = fixture.gateway.refused();
+    let refused = fixture.gateway.refusals();
     let repeated = ("clock".to_owned(), AgentRefusal::Repeated);
     assert!(refused.contains(&repeated), "{refused:?}");
     assert!(refused.iter().all(|it| *it == repeated), "{refused:?}");
@@ -60,7 +60,7 @@ async fn calls_in_the_text_that_are_refused_are_put_on_record_too() {
     let model = ScriptedModel::new([words(unreadable), words("Sorry.")]);
     let fixture = Fixture::new(model, clock(), TEXT).await;
     fixture.says("when?").await;
-    let refused = fixture.gateway.refused();
+    let refused = fixture.gateway.refusals();
     assert_eq!(refused, [("clock".to_owned(), AgentRefusal::Unreadable)]);
 
     let model = ScriptedModel::new([
@@ -70,7 +70,7 @@ async fn calls_in_the_text_that_are_refused_are_put_on_record_too() {
     ]);
     let fixture = Fixture::new(model, clock(), TEXT).await;
     fixture.says("when?").await;
-    let refused = fixture.gateway.refused();
+    let refused = fixture.gateway.refusals();
     assert_eq!(refused, [("clock".to_owned(), AgentRefusal::InData)]);
 }
 
@@ -79,10 +79,10 @@ async fn a_call_that_the_person_declines_is_put_on_record() {
     let model = ScriptedModel::new([says("", &[call("c1", "wipe", "{}")]), words("Well.")]);
     let fixture = Fixture::new(model, clock(), PLAIN).await;
     let events = fixture.says("wipe it").await;
-    assert!(fixture.gateway.refused().is_empty());
-    let id = events.one("approval_required")["approval_id"].clone();
+    assert!(fixture.gateway.refusals().is_empty());
+    let id = events.only_event("approval_required")["approval_id"].clone();
     fixture.decides(id.as_str().unwrap(), Refuse).await;
-    let refused = fixture.gateway.refused();
+    let refused = fixture.gateway.refusals();
     assert_eq!(refused, [("wipe".to_owned(), AgentRefusal::Declined)]);
 }
 
@@ -97,11 +97,11 @@ async fn a_refusal_is_on_record_once_however_often_its_round_is_judged_again() {
     let fixture = Fixture::new(model, clock(), PLAIN).await;
     fixture.says("wipe it").await;
     let events = fixture.says("wipe it").await;
-    let id = events.one("approval_required")["approval_id"].clone();
+    let id = events.only_event("approval_required")["approval_id"].clone();
     let rest = fixture.decides(id.as_str().unwrap(), Approve).await;
     assert_eq!(rest.text(), "Done.");
     let refused = ("nothing".to_owned(), AgentRefusal::NotAvailable);
-    assert_eq!(fixture.gateway.refused(), [refused.clone(), refused]);
+    assert_eq!(fixture.gateway.refusals(), [refused.clone(), refused]);
 }
 
 #[tokio::test]
@@ -110,7 +110,7 @@ async fn a_refused_call_that_cannot_be_recorded_does_not_run_either_and_the_turn
     let fixture = Fixture::new(model, clock(), PLAIN).await;
     fixture.gateway.record_nothing();
     let events = fixture.says("when?").await;
-    assert_eq!(events.one("error")["kind"], "tool_not_available");
+    assert_eq!(events.only_event("error")["kind"], "tool_not_available");
     assert_eq!(events.text(), "Sorry.");
-    assert!(fixture.gateway.called().is_empty());
+    assert!(fixture.gateway.calls().is_empty());
 }

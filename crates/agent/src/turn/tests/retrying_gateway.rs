@@ -45,7 +45,7 @@ async fn turned_away(
 async fn a_call_that_is_turned_away_is_made_again_when_the_gateway_said() {
     for writes in [false, true] {
         let (events, calls, took) = turned_away(2, 3, writes, PLAIN).await;
-        assert_eq!(events.one("tool_result")["success"], true);
+        assert_eq!(events.only_event("tool_result")["success"], true);
         assert_eq!((calls, took.as_secs()), (3, 6));
         assert_eq!(events.text(), "Well.");
     }
@@ -58,7 +58,7 @@ async fn the_model_is_told_of_what_is_turned_away_for_long_and_the_turn_goes_on(
     for (times, seconds, more, made) in [(9, 1, PLAIN, 3), (9, 11, PLAIN, 1), (9, 5, short, 1)] {
         for writes in [false, true] {
             let (events, calls, took) = turned_away(times, seconds, writes, more).await;
-            let result = events.one("tool_result");
+            let result = events.only_event("tool_result");
             assert_eq!(result["success"], false, "{events:?}");
             assert_eq!(result["error"], "There is too much to do.");
             assert_eq!((calls, took.as_secs()), (made, made - 1), "{more}");
@@ -77,7 +77,7 @@ async fn lists_and_memory_are_asked_for_again_too_and_the_person_hears_why_there
     };
     assert_eq!(turn(2).await.text(), "Hello.");
     let events = turn(3).await;
-    let error: &Value = events.one("error");
+    let error: &Value = events.only_event("error");
     assert_eq!(error["kind"], "gateway_failed");
     assert_eq!(error["message"], "There is too much to do.");
 }

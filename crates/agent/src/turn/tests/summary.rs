@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::fixture::{Fixture, named};
+use super::fixture::{Fixture, request_with_id};
 use crate::model::ModelMessage;
 use crate::request::ChatRequest;
 use crate::testing::{FakeGateway, FakeTool, ScriptedModel, call, says, words};
@@ -12,7 +12,7 @@ const SMALL: &str = "    context: { messages: 2, summarise: true }\n";
 fn next(message: &str) -> ChatRequest {
     ChatRequest {
         message_id: None,
-        ..named(message)
+        ..request_with_id(message)
     }
 }
 
@@ -33,7 +33,7 @@ async fn words_that_fall_out_are_summed_up_and_results_of_tools_are_not() {
     tokio::time::timeout(Duration::from_mins(1), async {
         while !fixture
             .gateway
-            .said("c")
+            .messages("c")
             .iter()
             .any(|(_, text)| text == "They talked.")
         {
