@@ -17,7 +17,7 @@ impl ApprovalMethod {
     const ALL: [Self; 4] = [Self::List, Self::Get, Self::Approve, Self::Refuse];
 
     /// Returns the method of this name, or `None` if there is none.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|method| method.as_str() == name)
     }
 

@@ -23,7 +23,7 @@ pub(crate) fn event(source: &EventSource<'_>) -> String {
         header(name(record.kind)),
         severity(source.severity),
     );
-    let outcome = match source.succeeded() {
+    let outcome = match source.success() {
         Some(true) => "success",
         Some(false) => "failure",
         None => "",

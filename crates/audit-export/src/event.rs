@@ -108,7 +108,7 @@ impl EventSource<'_> {
     }
 
     /// Returns whether the operation succeeded, or `None` if that is unknown.
-    pub(crate) fn succeeded(&self) -> Option<bool> {
+    pub(crate) fn success(&self) -> Option<bool> {
         match (self.record.kind, &*self.record.status) {
             (RecordKind::Refusals, _) => Some(false),
             (RecordKind::Intent | RecordKind::Execution | RecordKind::Anomaly, _)

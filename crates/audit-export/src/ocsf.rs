@@ -30,7 +30,7 @@ struct OcsfActivity {
 pub(crate) fn event(source: &EventSource<'_>) -> String {
     let record = source.record;
     let activity = activity(source);
-    let (status_id, status) = match source.succeeded() {
+    let (status_id, status) = match source.success() {
         Some(true) => (1, "Success"),
         Some(false) => (2, "Failure"),
         None => (0, "Unknown"),

@@ -37,7 +37,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let audit = AuditClient::new(audit, Duration::from_secs(1));
         println!("{}", store.split(':').next().unwrap_or_default());
         for waiters in [1, 16, 64] {
-            let worked_before = worked()?;
+            let worked_before = processor_time()?;
             let waits = join_all((0..waiters).map(|_| {
                 let (audit, ambient) = (audit.clone(), ambient.clone());
                 tokio::spawn(append_for(
@@ -47,7 +47,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 ))
             }));
             let mut waits: Vec<_> = waits.await.into_iter().flatten().flatten().collect();
-            let worked = worked()?.saturating_sub(worked_before) / u32::try_from(waits.len())?;
+            let worked =
+                processor_time()?.saturating_sub(worked_before) / u32::try_from(waits.len())?;
             let rate = waits.len() / SECONDS;
             waits.sort_unstable();
             let (p50, p99) = (waits[waits.len() / 2], waits[waits.len() * 99 / 100]);
@@ -63,7 +64,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// Processor time of this process so far (Linux counts it in hundredths of a second).
-fn worked() -> Result<Duration, Box<dyn std::error::Error>> {
+fn processor_time() -> Result<Duration, Box<dyn std::error::Error>> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     let fields: Vec<_> = stat
         .rsplit(") ")

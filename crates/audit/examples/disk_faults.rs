@@ -37,7 +37,7 @@ async fn main() -> Result<(), Failure> {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["append", store, count] => append(&StorePaths { store, copy: None }, count.parse()?).await,
         ["append", store, count, copy] => {
-            append(&StorePaths::copied(store, copy), count.parse()?).await
+            append(&StorePaths::with_copy(store, copy), count.parse()?).await
         }
         ["check", store, directory] => {
             Box::pin(check(
@@ -48,7 +48,7 @@ async fn main() -> Result<(), Failure> {
         }
         ["check", store, directory, copy] => {
             Box::pin(check(
-                &StorePaths::copied(store, copy),
+                &StorePaths::with_copy(store, copy),
                 Path::new(directory),
             ))
             .await
@@ -64,7 +64,7 @@ struct StorePaths<'a> {
 }
 
 impl<'a> StorePaths<'a> {
-    fn copied(store: &'a str, copy: &'a str) -> Self {
+    fn with_copy(store: &'a str, copy: &'a str) -> Self {
         let copy = Some(Path::new(copy));
         Self { store, copy }
     }
@@ -113,12 +113,12 @@ async fn append(places: &StorePaths<'_>, count: u64) -> Result<(), Failure> {
             }),
         };
         match audit.append(&record, false).await {
-            Ok(receipt) => say(&format!(
+            Ok(receipt) => print_line(&format!(
                 "acknowledged {} {}",
                 receipt.sequence(),
                 receipt.leaf_hash()
             ))?,
-            Err(error) => say(&format!("refused {error}"))?,
+            Err(error) => print_line(&format!("refused {error}"))?,
         }
         say_checkpoint(places).await?;
     }
@@ -134,13 +134,13 @@ async fn say_checkpoint(places: &StorePaths<'_>) -> Result<(), Failure> {
     if let Ok(note) = reader.checkpoint(CheckpointKind::Signed).await {
         let Checkpoint { head, .. } = note.text().parse()?;
         let root = Digest::from_bytes(head.root);
-        say(&format!("checkpoint {} {root}", head.size))?;
+        print_line(&format!("checkpoint {} {root}", head.size))?;
     }
     Ok(())
 }
 
 /// Flushed, so that what was acknowledged is known whatever happens next.
-fn say(line: &str) -> std::io::Result<()> {
+fn print_line(line: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{line}")?;
     out.flush()

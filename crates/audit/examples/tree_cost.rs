@@ -82,7 +82,7 @@ async fn main() -> Result<(), Failure> {
 }
 
 /// Processor time so far.
-fn worked(who: UsageWho) -> Result<Duration, Failure> {
+fn processor_time(who: UsageWho) -> Result<Duration, Failure> {
     let usage = getrusage(who)?;
     let time = usage.user_time() + usage.system_time();
     let (seconds, micros) = (time.tv_sec().try_into()?, time.tv_usec().try_into()?);
@@ -93,11 +93,11 @@ fn worked(who: UsageWho) -> Result<Duration, Failure> {
 fn leaf_hash_cost() -> Result<f64, Failure> {
     const TIMES: u64 = 200_000;
     let record = vec![b'r'; RECORD];
-    let before = worked(UsageWho::RUSAGE_THREAD)?;
+    let before = processor_time(UsageWho::RUSAGE_THREAD)?;
     for _ in 0..TIMES {
         std::hint::black_box(leaf_hash(std::hint::black_box(&record)));
     }
-    let spent = worked(UsageWho::RUSAGE_THREAD)?.saturating_sub(before);
+    let spent = processor_time(UsageWho::RUSAGE_THREAD)?.saturating_sub(before);
     Ok(spent.as_secs_f64() * 1e6 / as_float(TIMES))
 }
 
@@ -154,7 +154,7 @@ impl MeasuredLog {
     /// exceeds that of the single records that are appended meanwhile. Returns `None` if the disk was so slow that the tree did
     /// not grow within the first measurement, and only there.
     async fn growth_cost(&self, records: u64) -> Result<Option<f64>, Failure> {
-        let size = self.covered().await?;
+        let size = self.checkpoint_size().await?;
         let started = Instant::now();
         let record = record(&self.ambient);
         stream::iter(0..records)
@@ -165,17 +165,17 @@ impl MeasuredLog {
         sleep_until(started + BEFORE).await;
         // The first records after a pause cost more, because threads and caches are cold.
         self.worked_beside_records().await?;
-        let before = self.covered().await?;
+        let before = self.checkpoint_size().await?;
         let growing = self.worked_beside_records().await?;
-        let covered = self.covered().await?;
+        let covered = self.checkpoint_size().await?;
         let mut still = Duration::ZERO;
         for _ in 0..STILL {
             still += self.worked_beside_records().await? / STILL;
         }
-        let after = self.covered().await?;
+        let after = self.checkpoint_size().await?;
         // All records are covered by a checkpoint before the next burst begins.
         let last = self.audit.append(&record, false).await?;
-        while self.covered().await? <= last.sequence() {
+        while self.checkpoint_size().await? <= last.sequence() {
             sleep_until(Instant::now() + PAUSE).await;
         }
         let is_measured = before == size && covered >= size + records && after == covered;
@@ -185,7 +185,7 @@ impl MeasuredLog {
 
     /// Appends single records for [`WINDOW`], and returns the processor time that this process used meanwhile.
     async fn worked_beside_records(&self) -> Result<Duration, Failure> {
-        let before = worked(UsageWho::RUSAGE_SELF)?;
+        let before = processor_time(UsageWho::RUSAGE_SELF)?;
         let mut ticks = interval(PAUSE);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let end = Instant::now() + WINDOW;
@@ -194,11 +194,11 @@ impl MeasuredLog {
             self.audit.append(&record(&self.ambient), false).await?;
         }
         sleep_until(end).await;
-        Ok(worked(UsageWho::RUSAGE_SELF)?.saturating_sub(before))
+        Ok(processor_time(UsageWho::RUSAGE_SELF)?.saturating_sub(before))
     }
 
     /// Returns the number of records that the newest signed checkpoint covers.
-    async fn covered(&self) -> Result<u64, Failure> {
+    async fn checkpoint_size(&self) -> Result<u64, Failure> {
         let note = self.reader.checkpoint(CheckpointKind::Signed).await?;
         Ok(note.text().parse::<Checkpoint>()?.head.size)
     }

@@ -46,7 +46,7 @@ fn verify(signer: &Signer, path: &Path) -> Result<(), Failure> {
     };
     let started = Instant::now();
     let size = verifier.verify(path, |_, _| ())?.checkpoint.head.size;
-    let (elapsed, spent) = (started.elapsed().as_secs_f64(), worked()?);
+    let (elapsed, spent) = (started.elapsed().as_secs_f64(), processor_time()?);
     let (seconds, memory) = (spent.as_secs_f64(), most_memory()?);
     println!(
         "{size} records verified in {elapsed:.2} s, with {seconds:.2} s of processor time and {memory} KiB of memory"
@@ -98,7 +98,7 @@ fn record(sequence: u64) -> Vec<u8> {
 }
 
 /// Processor time so far.
-fn worked() -> Result<Duration, Failure> {
+fn processor_time() -> Result<Duration, Failure> {
     let usage = getrusage(UsageWho::RUSAGE_SELF)?;
     let time = usage.user_time() + usage.system_time();
     let (seconds, micros) = (time.tv_sec().try_into()?, time.tv_usec().try_into()?);

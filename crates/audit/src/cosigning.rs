@@ -218,7 +218,7 @@ impl PendingCheckpoint {
     /// Stores the checkpoint if it has the cosignatures of the quorum. If the quorum requires no cosignatures, the signed
     /// checkpoint is sufficient.
     async fn store(&mut self, policy: &TrustPolicy, appends: &AppendQueue) {
-        let cosigned = self.cosigned();
+        let cosigned = self.cosigned_note();
         if policy.verify_quorum(&cosigned).is_err() {
             return;
         }
@@ -233,7 +233,7 @@ impl PendingCheckpoint {
         }
     }
 
-    fn cosigned(&self) -> SignedNote {
+    fn cosigned_note(&self) -> SignedNote {
         let mut note = self.note.clone();
         for cosignature in self.cosignatures.values() {
             note.add(cosignature.clone());
@@ -339,14 +339,14 @@ impl WitnessClient {
                 StatusCode::CONFLICT => match body.trim_end().parse() {
                     Ok(seen) if seen == self.seen => return Err(SubmissionError::SeenOther(seen)),
                     Ok(seen) => self.seen = seen,
-                    Err(_) => return Err(refused(status, &body)),
+                    Err(_) => return Err(refusal_error(status, &body)),
                 },
                 // The consistency proof does not begin with the tree that the witness saw (tlog-witness). Some
                 // witnesses answer this to another tree of the same size, too.
                 StatusCode::UNPROCESSABLE_ENTITY => {
                     return Err(SubmissionError::SeenOther(self.seen));
                 }
-                _ => return Err(refused(status, &body)),
+                _ => return Err(refusal_error(status, &body)),
             }
         }
         Err(SubmissionError::Unsettled)
@@ -354,7 +354,7 @@ impl WitnessClient {
 }
 
 /// Creates the error of a refused submission, with the first characters of the response.
-fn refused(status: StatusCode, body: &str) -> SubmissionError {
+fn refusal_error(status: StatusCode, body: &str) -> SubmissionError {
     let said: String = body.chars().filter(|c| !c.is_control()).take(200).collect();
     SubmissionError::Refused(status, said)
 }

@@ -247,7 +247,7 @@ impl DetailsVault {
 
     /// Returns the existing keys of `tags`, from the cache or from the store.
     async fn find(&self, tags: &[Digest]) -> Result<HashMap<Digest, [u8; 32]>, Error> {
-        let mut found = self.cached(tags);
+        let mut found = self.cached_keys(tags);
         let missing: Vec<_> = (tags.iter().copied())
             .filter(|tag| !found.contains_key(tag))
             .collect();
@@ -272,7 +272,7 @@ impl DetailsVault {
         Ok(found)
     }
 
-    fn cached(&self, tags: &[Digest]) -> HashMap<Digest, [u8; 32]> {
+    fn cached_keys(&self, tags: &[Digest]) -> HashMap<Digest, [u8; 32]> {
         let cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
         let known = tags.iter().filter_map(|tag| {
             let (since, key) = cached.get(tag)?;

@@ -129,7 +129,7 @@ impl DetailsKeys {
 
     /// Returns the key that `known_by` identifies.
     pub(crate) fn find(&self, known_by: Digest) -> Option<&DetailsKey> {
-        self.all().find(|key| key.known_by == known_by)
+        self.all_keys().find(|key| key.known_by == known_by)
     }
 
     /// Returns the key that wraps `wrapped`, the key of the data subject of `tag`.
@@ -145,7 +145,7 @@ impl DetailsKeys {
 
     /// Returns the first of the keys that wraps the key of the data subject of `tag`, and that key.
     fn find_unwrapping(&self, tag: Digest, wrapped: &[u8]) -> Option<(&DetailsKey, [u8; KEY_LEN])> {
-        self.all()
+        self.all_keys()
             .find_map(|key| Some((key, key.unwrap(tag, wrapped).ok()?)))
     }
 
@@ -170,7 +170,7 @@ impl DetailsKeys {
     }
 
     /// Returns all keys, the current one first.
-    fn all(&self) -> impl Iterator<Item = &DetailsKey> {
+    fn all_keys(&self) -> impl Iterator<Item = &DetailsKey> {
         std::iter::once(&self.current).chain(&self.former)
     }
 }

@@ -256,7 +256,7 @@ impl Publisher {
 
     /// Returns a receiver of the newest checkpoint that this process signed and stored. Its sender is dropped with the
     /// publisher.
-    pub(crate) fn published(&self) -> watch::Receiver<Option<SignedNote>> {
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Option<SignedNote>> {
         self.published.subscribe()
     }
 

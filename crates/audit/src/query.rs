@@ -77,8 +77,8 @@ pub(crate) fn run(
             gaps_of.gaps().await?
         };
         let gaps: Vec<Result<_, Error>> = match gaps {
-            Some(gaps) => gaps.into_iter().map(missing).map(Ok).collect(),
-            None => vec![Ok(damaged(None, UNKNOWN_GAPS.to_owned()))],
+            Some(gaps) => gaps.into_iter().map(missing_records).map(Ok).collect(),
+            None => vec![Ok(damaged_record(None, UNKNOWN_GAPS.to_owned()))],
         };
         Ok::<_, Error>(stream::iter(gaps))
     };
@@ -88,7 +88,7 @@ pub(crate) fn run(
     let (is_of_tenant, corrupt) = (filter.bytes.tenant.is_some(), reader.clone());
     let notice = stream::once(lazy(move |_| {
         let is_incomplete = is_of_tenant && corrupt.has_read_corruption();
-        is_incomplete.then(|| Ok::<_, Error>(damaged(None, INCOMPLETE.to_owned())))
+        is_incomplete.then(|| Ok::<_, Error>(damaged_record(None, INCOMPLETE.to_owned())))
     }));
     let notice = notice.filter_map(ready);
     gaps.chain(pages(reader, vault, filter, corruption))
@@ -186,12 +186,12 @@ async fn open_details(
     Ok(())
 }
 
-fn missing(range: Range<u64>) -> QueriedRecord {
+fn missing_records(range: Range<u64>) -> QueriedRecord {
     let problem = match range.end - range.start {
         1 => "is missing".to_owned(),
         _ => format!("and all records up to {} are missing", range.end - 1),
     };
-    damaged(Some(range.start), problem)
+    damaged_record(Some(range.start), problem)
 }
 
 fn not_readable(range: Range<u64>) -> QueriedRecord {
@@ -202,10 +202,10 @@ fn not_readable(range: Range<u64>) -> QueriedRecord {
             range.end - 1
         ),
     };
-    damaged(Some(range.start), problem)
+    damaged_record(Some(range.start), problem)
 }
 
-fn damaged(sequence: Option<u64>, problem: String) -> QueriedRecord {
+fn damaged_record(sequence: Option<u64>, problem: String) -> QueriedRecord {
     QueriedRecord::Damaged(RecordDamage {
         sequence,
         problem,
@@ -284,7 +284,7 @@ impl QueryFinding {
         match self {
             Self::Intact(stored, details) => (QueriedRecord::Intact(stored), details),
             Self::Changed(damage) => (QueriedRecord::Damaged(damage), None),
-            Self::Missing(range) => (missing(range), None),
+            Self::Missing(range) => (missing_records(range), None),
             Self::Unreadable(range) => (not_readable(range), None),
             Self::WithoutIndex => {
                 let warning = RecordDamage {

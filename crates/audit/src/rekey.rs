@@ -176,7 +176,7 @@ impl KeyRotation {
                 }
                 Some(_) => return Err(Error::RekeyUnfinished),
                 None => {
-                    let begin = self.beginning(stored.known_by, stored.tag_key)?;
+                    let begin = self.begin_rekey_upkeep(stored.known_by, stored.tag_key)?;
                     self.write(&begin).await?;
                 }
             }
@@ -194,7 +194,7 @@ impl KeyRotation {
 
     /// Returns the change that puts the current master key in force instead of the one that `from` identifies. `tag_key` is the
     /// key of the tags, encrypted under the latter.
-    fn beginning(&self, from: Digest, tag_key: Vec<u8>) -> Result<StoreUpkeep, Error> {
+    fn begin_rekey_upkeep(&self, from: Digest, tag_key: Vec<u8>) -> Result<StoreUpkeep, Error> {
         let (former, current) = (self.keys.find(from), self.keys.current());
         let former = former.ok_or(Error::OtherDetailsKey)?;
         let moved = former
@@ -321,7 +321,7 @@ impl KeyRotation {
 
     /// Removes the replaced keys from the files of the store.
     async fn scrub(&mut self) -> Result<(), Error> {
-        let mut connection = self.connected().await?;
+        let mut connection = self.take_connection().await?;
         connection.scrub().await.map_err(Error::KeysNotMoved)?;
         self.connection = Some(connection);
         Ok(())
@@ -329,7 +329,7 @@ impl KeyRotation {
 
     /// Makes a change of the store. After a failure, the next change uses a new connection.
     async fn write(&mut self, change: &StoreUpkeep) -> Result<bool, Error> {
-        let mut connection = self.connected().await?;
+        let mut connection = self.take_connection().await?;
         let done = connection.keep_up(change).await;
         let done = done.map_err(Error::KeysNotMoved)?;
         self.connection = Some(connection);
@@ -337,7 +337,7 @@ impl KeyRotation {
     }
 
     /// Takes the connection for writing.
-    async fn connected(&mut self) -> Result<StoreWriter, Error> {
+    async fn take_connection(&mut self) -> Result<StoreWriter, Error> {
         match self.connection.take() {
             Some(connection) => Ok(connection),
             None => StoreWriter::connect(&self.address)

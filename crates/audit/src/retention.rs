@@ -260,7 +260,7 @@ mod tests {
         LogKey::from_pkcs8(&[before.as_slice(), &[1; 32]].concat()).unwrap()
     }
 
-    fn refused(time: Timestamp) -> RecordEntry {
+    fn refusals_entry(time: Timestamp) -> RecordEntry {
         let refusals = Refusals {
             window_start: time,
             counts: Vec::new(),
@@ -279,8 +279,8 @@ mod tests {
         let appends = writer::start(address, WRITE_LIMIT, None).await.unwrap();
         let ambient = Ambient::system();
         let now = ambient.now();
-        let old = (0..600).map(|_| refused(now.minus(DAY * 100)));
-        for entry in old.chain([refused(now)]) {
+        let old = (0..600).map(|_| refusals_entry(now.minus(DAY * 100)));
+        for entry in old.chain([refusals_entry(now)]) {
             appends.append(entry, false).await.unwrap();
         }
         appends.closed_below(601).await;
@@ -301,7 +301,7 @@ mod tests {
         }
     }
 
-    fn hold(name: &str, set_at: i64) -> StoreUpkeep {
+    fn set_hold(name: &str, set_at: i64) -> StoreUpkeep {
         StoreUpkeep::SetHold(LegalHold {
             name: name.to_owned(),
             tenant: None,
@@ -334,9 +334,9 @@ mod tests {
                 bundle: 0,
                 hold_generation: plan.hold_generation,
             };
-            keep_up(hold("first", 2_000)).await;
+            keep_up(set_hold("first", 2_000)).await;
             let plan = retention.plan(STEP, u64::MAX).await.unwrap();
-            keep_up(hold("second", 1_000)).await;
+            keep_up(set_hold("second", 1_000)).await;
             assert!(!keep_up(prune(&plan)).await);
             let plan = retention.plan(STEP, u64::MAX).await.unwrap();
             let name = "second".to_owned();

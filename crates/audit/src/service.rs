@@ -188,7 +188,7 @@ async fn start_log(
         )
     });
     let cosigning = submitter.transpose()?;
-    let cosigning = cosigning.map(|submitter| tokio::spawn(submitter.run(log.published())));
+    let cosigning = cosigning.map(|submitter| tokio::spawn(submitter.run(log.subscribe())));
     Ok((log, cosigning))
 }
 
@@ -295,7 +295,7 @@ impl AuditService for Audit {
             filter,
             IndexCorruption::default(),
         );
-        Ok(streaming(records, response))
+        Ok(streaming_response(records, response))
     }
 
     async fn count_calls(
@@ -345,8 +345,10 @@ impl AuditService for Audit {
         let filter = filter.map_err(|error| wardgate_rpc::invalid(&error))?;
         let records = self.operators.read_records(&caller_token, filter);
         let records = records.await.map_err(|error| status(&error))?;
-        Ok(streaming(records, |found| pb::ReadRecordsResponse {
-            record: Some(response(found)),
+        Ok(streaming_response(records, |found| {
+            pb::ReadRecordsResponse {
+                record: Some(response(found)),
+            }
         }))
     }
 
@@ -364,8 +366,10 @@ impl AuditService for Audit {
         let filter = filter.map_err(|error| wardgate_rpc::invalid(&error))?;
         let records = self.operators.watch(&caller_token, filter);
         let records = records.await.map_err(|error| status(&error))?;
-        Ok(streaming(records, |found| pb::WatchRecordsResponse {
-            record: Some(response(found)),
+        Ok(streaming_response(records, |found| {
+            pb::WatchRecordsResponse {
+                record: Some(response(found)),
+            }
         }))
     }
 
@@ -414,8 +418,8 @@ impl AuditService for Audit {
             ExportPart::PrunedTile(hashes) => Part::PrunedTile(hashes.into()),
         });
         let parts = stream::iter([Ok(checkpoint)]).chain(parts);
-        Ok(streaming(parts, |part| pb::ExportRecordsResponse {
-            part: Some(part),
+        Ok(streaming_response(parts, |part| {
+            pb::ExportRecordsResponse { part: Some(part) }
         }))
     }
 
@@ -438,9 +442,11 @@ impl AuditService for Audit {
         let caller_token = request.into_inner().caller_token;
         let progress = self.operators.apply_retention(&caller_token).await;
         let progress = progress.map_err(|error| status(&error))?;
-        Ok(streaming(progress, |progress| pb::ApplyRetentionResponse {
-            minimum_index: progress.minimum_index,
-            removable_below: progress.removable_below,
+        Ok(streaming_response(progress, |progress| {
+            pb::ApplyRetentionResponse {
+                minimum_index: progress.minimum_index,
+                removable_below: progress.removable_below,
+            }
         }))
     }
 
@@ -484,7 +490,7 @@ impl AuditService for Audit {
 type MessageStream<M> = Pin<Box<dyn Stream<Item = Result<M, Status>> + Send>>;
 
 /// Creates a response with one message for each of `items`.
-fn streaming<T: 'static, M: 'static>(
+fn streaming_response<T: 'static, M: 'static>(
     items: impl Stream<Item = Result<T, Error>> + Send + 'static,
     message: impl Fn(T) -> M + Send + 'static,
 ) -> Response<MessageStream<M>> {

@@ -96,13 +96,13 @@ impl AppendQueue {
 
     /// Stores the growth of the tree and its checkpoint. Returns `false` if the stored tree is not the one that `growth` begins with.
     pub(crate) async fn grow(&self, growth: TreeGrowth) -> Result<bool, Error> {
-        self.ask(|answer| WriterJob::Grow(PendingGrowth { growth, answer }))
+        self.run_job(|answer| WriterJob::Grow(PendingGrowth { growth, answer }))
             .await
     }
 
     /// Stores the keys of data subjects that have no key yet, except those encrypted under a master key that is not in force.
     pub(crate) async fn add_subject_keys(&self, keys: Vec<NewSubjectKey>) -> Result<(), Error> {
-        self.ask(|answer| WriterJob::SubjectKeys(keys, answer))
+        self.run_job(|answer| WriterJob::SubjectKeys(keys, answer))
             .await
     }
 
@@ -112,17 +112,21 @@ impl AppendQueue {
         size: u64,
         checkpoint: String,
     ) -> Result<(), Error> {
-        self.ask(|answer| WriterJob::PublishCosigned(size, checkpoint, answer))
+        self.run_job(|answer| WriterJob::PublishCosigned(size, checkpoint, answer))
             .await
     }
 
     /// Makes a change besides records and their tree. Returns `false` if its precondition does not hold.
     pub(crate) async fn keep_up(&self, upkeep: StoreUpkeep) -> Result<bool, Error> {
-        self.ask(|answer| WriterJob::Upkeep(upkeep, answer)).await?
+        self.run_job(|answer| WriterJob::Upkeep(upkeep, answer))
+            .await?
     }
 
     /// Sends a job to the writer, and waits for its result.
-    async fn ask<T>(&self, job: impl FnOnce(oneshot::Sender<T>) -> WriterJob) -> Result<T, Error> {
+    async fn run_job<T>(
+        &self,
+        job: impl FnOnce(oneshot::Sender<T>) -> WriterJob,
+    ) -> Result<T, Error> {
         let (answer, answered) = oneshot::channel();
         let sent = self.queue.send(job(answer)).await;
         sent.map_err(|_| Error::NotDurable)?;

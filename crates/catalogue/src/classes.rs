@@ -245,8 +245,12 @@ mod tests {
         );
         let found = found.unwrap();
         let shape = found.tools()[0].result();
-        let shown =
-            |class: &str, value: &str| shape.forms().for_class(&class.parse().unwrap()).show(value);
+        let shown = |class: &str, value: &str| {
+            shape
+                .forms()
+                .for_class(&class.parse().unwrap())
+                .apply(value)
+        };
         let gross = shape.class("n").as_str();
         assert_eq!(shown(gross, "999"), ["[withheld]", "0-<1000"]);
         assert_eq!(shown("hr.badge", "B-4711"), ["•••11", "[withheld]"]);

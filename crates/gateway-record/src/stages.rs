@@ -35,12 +35,14 @@ impl StageHistograms {
     }
 
     fn record(&self, stage: &str, spent: Duration) {
-        let stage = self.known(stage).unwrap_or_else(|| self.resolve(stage));
+        let stage = self
+            .cached_histogram(stage)
+            .unwrap_or_else(|| self.resolve(stage));
         stage.histogram.record(spent);
         tracing::debug!(stage = stage.name, micros = spent.as_micros(), "stage done");
     }
 
-    fn known(&self, stage: &str) -> Option<Arc<StageHistogram>> {
+    fn cached_histogram(&self, stage: &str) -> Option<Arc<StageHistogram>> {
         let known = self.by_stage.read().unwrap_or_else(PoisonError::into_inner);
         known.get(stage).cloned()
     }
@@ -78,8 +80,8 @@ mod tests {
         for _ in 0..2 {
             stages.record("execute", Duration::from_millis(1));
         }
-        let known = stages.known("execute").unwrap();
+        let known = stages.cached_histogram("execute").unwrap();
         assert_eq!(known.name, "run.execute");
-        assert!(stages.known("redact").is_none());
+        assert!(stages.cached_histogram("redact").is_none());
     }
 }

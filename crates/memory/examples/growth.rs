@@ -74,7 +74,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 searches.push(began.elapsed());
                 assert_eq!(hits.len(), 5);
                 let began = Instant::now();
-                memory.add_messages(of, id, &said(1)).await?;
+                memory.add_messages(of, id, &create_messages(1)).await?;
                 adds.push(began.elapsed());
             }
         }
@@ -97,7 +97,7 @@ fn sizes(most: i64) -> Vec<i64> {
     sizes
 }
 
-fn said(count: usize) -> MessageBatch {
+fn create_messages(count: usize) -> MessageBatch {
     let text = "My tooth hurts, and has for a week. What can be done about it?";
     MessageBatch {
         messages: vec![NewMessage::text(Role::User, Source::Person, text); count],
@@ -115,7 +115,7 @@ async fn add(
     for n in 0..READ {
         let id: ConversationId = format!("read at {size}: {n}").parse()?;
         memory.get_or_create(of, Some(&id)).await?;
-        memory.add_messages(of, &id, &said(40)).await?;
+        memory.add_messages(of, &id, &create_messages(40)).await?;
         ids.push(id);
     }
     Ok(ids)

@@ -85,7 +85,7 @@ impl FeedPosition {
     }
 
     /// Returns the number up to which every change was read.
-    fn known(&self) -> i64 {
+    fn last_contiguous(&self) -> i64 {
         let first_missing = self.missing.keys().next();
         first_missing.map_or(self.last, |missing| missing - 1)
     }
@@ -209,7 +209,7 @@ impl ChangeFeed {
         now: Instant,
         publish: impl Fn(ConversationChanges),
     ) -> Result<(), Error> {
-        let mut after = position.known();
+        let mut after = position.last_contiguous();
         loop {
             let page = self.store.changes_after(after).await?;
             let Some(last) = page.last() else {
@@ -265,21 +265,21 @@ mod tests {
             assert!(!position.takes(number, now));
         }
         assert!(!position.takes(10, now));
-        assert_eq!(position.known(), 13);
+        assert_eq!(position.last_contiguous(), 13);
     }
 
     #[test]
     fn a_number_that_comes_late_is_waited_for_until_it_cannot_come_any_more() {
         let (mut position, now) = position();
         assert!(position.takes(14, now));
-        assert_eq!(position.known(), 10);
+        assert_eq!(position.last_contiguous(), 10);
         assert!(position.takes(12, now));
         position.settle(now + SETTLED / 2);
-        assert_eq!(position.known(), 10);
+        assert_eq!(position.last_contiguous(), 10);
         assert!(position.takes(11, now));
-        assert_eq!(position.known(), 12);
+        assert_eq!(position.last_contiguous(), 12);
         position.settle(now + SETTLED);
-        assert_eq!(position.known(), 14);
+        assert_eq!(position.last_contiguous(), 14);
         assert!(!position.takes(13, now));
     }
 
@@ -296,6 +296,6 @@ mod tests {
         let (mut position, now) = position();
         assert!(position.takes(1_000_000, now));
         assert_eq!(position.missing.len(), 1_000);
-        assert_eq!(position.known(), 1_000_000 - MOST_MISSING - 1);
+        assert_eq!(position.last_contiguous(), 1_000_000 - MOST_MISSING - 1);
     }
 }

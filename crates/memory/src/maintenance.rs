@@ -134,7 +134,11 @@ impl StoreMaintenance {
                 continue;
             };
             let unchanged_since = self.ambient.now().minus(kept_for);
-            for candidate in self.store.expired(&tenant, unchanged_since).await? {
+            for candidate in self
+                .store
+                .expired_conversations(&tenant, unchanged_since)
+                .await?
+            {
                 match self
                     .erasure
                     .record_and_erase(candidate, &ErasureActor::Retention)

@@ -172,7 +172,7 @@ struct CallVerdicts {
 }
 
 impl CallVerdicts {
-    async fn ask<'a>(
+    async fn fetch<'a>(
         rights: &impl Rights,
         context: RequestContext<'_>,
         calls: impl Iterator<Item = &'a AnsweredCall>,
@@ -236,7 +236,7 @@ impl CallVerdicts {
     }
 
     /// Returns whether the caller sees as much of the call as when its result was produced.
-    fn unchanged(&self, call: &AnsweredCall, given_under: Digest) -> bool {
+    fn has_unchanged_rights(&self, call: &AnsweredCall, given_under: Digest) -> bool {
         let verdict = self.get(digest_of_tool(&call.tool), call);
         let call_rights = verdict.and_then(CallVerdict::call_rights);
         call_rights.is_some_and(|call_rights| call_rights.rights == given_under)
@@ -249,7 +249,7 @@ pub(crate) async fn rights_of_calls(
     context: RequestContext<'_>,
     calls: &[&AnsweredCall],
 ) -> Result<Vec<Option<CallRights>>, CallError> {
-    let verdicts = CallVerdicts::ask(rights, context, calls.iter().copied()).await?;
+    let verdicts = CallVerdicts::fetch(rights, context, calls.iter().copied()).await?;
     let call_rights = |call: &&AnsweredCall| {
         verdicts
             .get(digest_of_tool(&call.tool), call)
@@ -274,7 +274,7 @@ pub(crate) async fn filter_readable(
         .iter()
         .filter_map(|stored| stored.message.call.as_ref());
     let calls = own.chain(grounds.iter().map(|ground| &ground.call));
-    let verdicts = CallVerdicts::ask(rights, context, calls).await;
+    let verdicts = CallVerdicts::fetch(rights, context, calls).await;
     // If the policy is unavailable, everything that depends on a tool is withheld.
     let verdicts = verdicts.inspect_err(|error| {
         tracing::warn!(%error, "the policy service cannot be reached; the results of tools are withheld");
@@ -291,7 +291,11 @@ pub(crate) async fn filter_readable(
             let withheld = filter.withholds_result(&stored)
                 || tainted_from.is_some_and(|from| from <= stored.rests_up_to());
             let message = stored.message;
-            if withheld { emptied(message) } else { message }
+            if withheld {
+                remove_texts(message)
+            } else {
+                message
+            }
         })
         .collect()
 }
@@ -306,7 +310,7 @@ impl RightsFilter {
         let given = call.zip(given_under);
         let verdicts = self.verdicts.as_ref();
         let known = given.zip(verdicts);
-        known.is_some_and(|((call, rights), verdicts)| verdicts.unchanged(call, rights))
+        known.is_some_and(|((call, rights), verdicts)| verdicts.has_unchanged_rights(call, rights))
     }
 
     fn withholds_result(&self, StoredMessage { message, rights }: &StoredMessage) -> bool {
@@ -333,7 +337,7 @@ impl RightsFilter {
 
 /// Returns the message without its texts. A result keeps the name of its tool, so that a model can tell what was
 /// withheld.
-fn emptied(message: Message) -> Message {
+fn remove_texts(message: Message) -> Message {
     Message {
         content: String::new(),
         calls: Bytes::new(),

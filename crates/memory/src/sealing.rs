@@ -132,7 +132,7 @@ impl MasterKeys {
     }
 
     /// Returns all keys, the current one first.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &MasterKey> {
+    pub(crate) fn all_keys(&self) -> impl Iterator<Item = &MasterKey> {
         std::iter::once(&self.current).chain(&self.former)
     }
 
@@ -143,7 +143,8 @@ impl MasterKeys {
 
     /// Returns the key that this digest identifies.
     pub(crate) fn find(&self, known_by: &[u8]) -> Option<&MasterKey> {
-        self.all().find(|key| key.known_by.as_bytes() == known_by)
+        self.all_keys()
+            .find(|key| key.known_by.as_bytes() == known_by)
     }
 
     /// Unwraps a conversation's key under whichever master key it is wrapped.
@@ -153,7 +154,7 @@ impl MasterKeys {
         wrapped: &[u8],
     ) -> Result<DataKey, SealBroken> {
         let mut unwrapped = self
-            .all()
+            .all_keys()
             .filter_map(|key| key.unwrap(conversation, wrapped.to_vec()).ok());
         unwrapped.next().ok_or(SealBroken)
     }

@@ -27,7 +27,7 @@ pub(crate) fn blind(text: &str, key: &WordKey) -> BTreeSet<String> {
         if seen.len() == MAX_WORDS {
             break;
         }
-        let word = folded(word);
+        let word = fold_word(word);
         if !word.is_empty() {
             seen.insert(word);
         }
@@ -37,7 +37,7 @@ pub(crate) fn blind(text: &str, key: &WordKey) -> BTreeSet<String> {
 
 /// Folds a word: decomposes its characters and removes the accents, and replaces the few letters that Unicode does not
 /// decompose.
-fn folded(word: &str) -> String {
+fn fold_word(word: &str) -> String {
     word.nfkd()
         .filter(|character| !is_combining_mark(*character))
         .flat_map(char::to_lowercase)

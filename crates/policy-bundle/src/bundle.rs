@@ -93,7 +93,7 @@ impl PolicyBundle {
         };
         let payload = serde_json::to_vec(&contents)
             .map_err(|error| BundleError::Payload(error.to_string()))?;
-        Self::checked(contents, payload)
+        Self::from_contents(contents, payload)
     }
 
     /// Reads a bundle that one of the keys of `verifier` signed. Its contents are parsed only after the signature is
@@ -110,10 +110,10 @@ impl PolicyBundle {
     fn parse(payload: Vec<u8>) -> Result<Self, BundleError> {
         let contents: BundleContents = serde_json::from_slice(&payload)
             .map_err(|error| BundleError::Payload(error.to_string()))?;
-        Self::checked(contents, payload)
+        Self::from_contents(contents, payload)
     }
 
-    fn checked(contents: BundleContents, payload: Vec<u8>) -> Result<Self, BundleError> {
+    fn from_contents(contents: BundleContents, payload: Vec<u8>) -> Result<Self, BundleError> {
         contents.check()?;
         let reference = BundleReference {
             version: contents.version,

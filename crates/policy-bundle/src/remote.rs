@@ -51,7 +51,7 @@ impl RemoteClient {
             request = request.header(name, value);
         }
         let sent = self.egress.send(request).await;
-        sent.map_err(|source| self.failed(source))
+        sent.map_err(|source| self.request_error(source))
     }
 
     /// Returns the body of a response with status 200.
@@ -63,10 +63,10 @@ impl RemoteClient {
             });
         }
         let body = response.body.bytes().await;
-        Ok(body.map_err(|source| self.failed(source))?.to_vec())
+        Ok(body.map_err(|source| self.request_error(source))?.to_vec())
     }
 
-    fn failed(&self, source: EgressError) -> SourceError {
+    fn request_error(&self, source: EgressError) -> SourceError {
         SourceError::Request {
             origin: self.origin.clone(),
             source,

@@ -90,7 +90,7 @@ pub(crate) fn attributes(
     for (name, attribute) in declared {
         let value = arguments.get(name).filter(|value| !value.is_null());
         if let Some(value) = value {
-            let value = typed(value, &attribute.r#type)
+            let value = convert_value(value, &attribute.r#type)
                 .ok_or_else(|| DecisionFault::UnfitArgument(name.clone()))?;
             attributes.push((name.clone(), value));
         }
@@ -99,7 +99,7 @@ pub(crate) fn attributes(
 }
 
 /// Converts `value` to the declared type. Returns `None` if it has another type, or more digits than the type can hold.
-fn typed(value: &Value, declared: &Type) -> Option<RestrictedExpression> {
+fn convert_value(value: &Value, declared: &Type) -> Option<RestrictedExpression> {
     match (declared, value) {
         (Type::Text, Value::String(value)) => Some(text(value)),
         (Type::Integer, Value::Number(number)) => {
@@ -110,7 +110,7 @@ fn typed(value: &Value, declared: &Type) -> Option<RestrictedExpression> {
             decimal(&number.to_string()).map(RestrictedExpression::new_decimal)
         }
         (Type::Set(element), Value::Array(items)) => {
-            let items = items.iter().map(|item| typed(item, element));
+            let items = items.iter().map(|item| convert_value(item, element));
             let items: Option<Vec<_>> = items.collect();
             items.map(RestrictedExpression::new_set)
         }
@@ -118,7 +118,9 @@ fn typed(value: &Value, declared: &Type) -> Option<RestrictedExpression> {
             let mut fields = Vec::new();
             for (name, member) in members {
                 match values.get(name).filter(|value| !value.is_null()) {
-                    Some(value) => fields.push((name.clone(), typed(value, &member.r#type)?)),
+                    Some(value) => {
+                        fields.push((name.clone(), convert_value(value, &member.r#type)?))
+                    }
                     None if member.required => return None,
                     None => {}
                 }

@@ -129,10 +129,10 @@ impl PolicyAuthorizer {
         call: Option<CallReference>,
     ) -> EarlierCalls {
         let Some(made) = call else {
-            return EarlierCalls::disregarded();
+            return EarlierCalls::without_call();
         };
         let Some(rights) = self.engine.load().rights_by_history(caller, tool) else {
-            return EarlierCalls::uncounted(call);
+            return EarlierCalls::without_counters(call);
         };
         let moment = CountedUntil::Now(self.ambient.now());
         let (counters, zone) = (&rights.counters, &self.time_zone);

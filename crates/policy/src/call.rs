@@ -64,7 +64,7 @@ impl Access {
 }
 
 /// Converts a Cedar decision and the policies that determined it to an answer.
-pub(crate) fn decided(decision: Decision, policies: Vec<String>) -> CallAnswer {
+pub(crate) fn answer_from_decision(decision: Decision, policies: Vec<String>) -> CallAnswer {
     match decision {
         Decision::Allow => Ok(policies),
         // Only a forbid policy can determine a denial. Without one, no policy permitted the request.
@@ -86,11 +86,11 @@ pub(crate) fn decide(
     entities: &Entities,
 ) -> Result<CallAnswer, DecisionFault> {
     let response = Authorizer::new().is_authorized(request, policies, entities);
-    let failing = failing(response.diagnostics());
+    let failing = failed_policies(response.diagnostics());
     if !failing.is_empty() {
         return Err(DecisionFault::Policies(failing));
     }
-    Ok(decided(
+    Ok(answer_from_decision(
         response.decision(),
         ids(response.diagnostics().reason()),
     ))
@@ -98,7 +98,7 @@ pub(crate) fn decide(
 
 /// Returns the ids of the policies that failed to evaluate. Cedar ignores a failing policy, even a `forbid`, so a
 /// caller that ignored this list could allow what a rule was meant to forbid.
-pub(crate) fn failing(diagnostics: &Diagnostics) -> Vec<String> {
+pub(crate) fn failed_policies(diagnostics: &Diagnostics) -> Vec<String> {
     ids(diagnostics
         .errors()
         .map(|AuthorizationError::PolicyEvaluationError(error)| error.policy_id()))
@@ -183,7 +183,7 @@ impl PolicySet {
         if let (Some(decision), Some(reason)) = (response.decision(), response.reason())
             && !(decision == Decision::Allow && has_open_approver)
         {
-            return Ok(Access::Settled(decided(decision, ids(reason))));
+            return Ok(Access::Settled(answer_from_decision(decision, ids(reason))));
         }
         // The other policies are false in every context, and evaluating them again would only take time.
         let residual = response.residual_policies().map(|it| it.id().clone());

@@ -34,7 +34,7 @@ impl CandidateFollower {
 
     /// Looks at the source, and makes the policies of a newer usable bundle the candidate. If a bundle is refused, the
     /// former candidate stays.
-    pub(crate) async fn look(&mut self, shadow: &ShadowEvaluator) {
+    pub(crate) async fn load_newer_bundle(&mut self, shadow: &ShadowEvaluator) {
         let found = match &mut self.follower {
             Some(follower) if self.has_candidate => Ok(follower.newer().await),
             _ => self.first().await,
@@ -95,7 +95,7 @@ pub(crate) fn follow(shadow: &Arc<ShadowEvaluator>, config: BundleConfig) {
             let Some(shadow) = shadow.upgrade() else {
                 return;
             };
-            candidate.look(&shadow).await;
+            candidate.load_newer_bundle(&shadow).await;
         }
     });
 }

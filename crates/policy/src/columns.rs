@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use cedar_policy::{Authorizer, Context, Decision, Entities, EntityUid, Request};
 use wardgate_domain::{ColumnClass, ColumnTier, ToolFacts};
 
-use crate::call::failing;
+use crate::call::failed_policies;
 use crate::fault::DecisionFault;
 use crate::set::PolicySet;
 
@@ -45,7 +45,7 @@ impl PolicySet {
             )
             .map_err(|_| DecisionFault::Refused("the authorization request for a column"))?;
             let response = Authorizer::new().is_authorized(&request, policies, entities);
-            let failing = failing(response.diagnostics());
+            let failing = failed_policies(response.diagnostics());
             if !failing.is_empty() {
                 return Err(DecisionFault::Policies(failing));
             }

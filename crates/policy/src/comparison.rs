@@ -360,7 +360,7 @@ impl Search<'_> {
         };
         let [of_before, of_after] = &mut self.rows;
         let admitted = |answers: &mut RowAnswers<'_>, call: &DecidedCall| {
-            answers.admitted(&call.simulation, call.view.as_deref(), &tool.rows)
+            answers.evaluate_rows(&call.simulation, call.view.as_deref(), &tool.rows)
         };
         let (before, after) = (admitted(of_before, before), admitted(of_after, after));
         self.questions += tool.rows.len();

@@ -11,7 +11,7 @@ pub(crate) struct Denial {
 
 impl Denial {
     /// Creates the denial for a failed evaluation.
-    pub(crate) fn failed(policies: Vec<String>) -> Self {
+    pub(crate) fn for_policy_error(policies: Vec<String>) -> Self {
         Self {
             reason: DenialReason::PolicyError,
             policies,

@@ -39,12 +39,12 @@ impl DecisionFault {
     /// Returns the denial that results from the fault.
     pub(crate) fn denial(&self) -> Denial {
         match self {
-            Self::Policies(ids) => Denial::failed(ids.clone()),
-            Self::NotByRow { policy, .. } => Denial::failed(vec![policy.clone()]),
+            Self::Policies(ids) => Denial::for_policy_error(ids.clone()),
+            Self::NotByRow { policy, .. } => Denial::for_policy_error(vec![policy.clone()]),
             Self::MissingAttribute(_)
             | Self::UnknownEntity(_)
             | Self::UnfitArgument(_)
-            | Self::Refused(_) => Denial::failed(Vec::new()),
+            | Self::Refused(_) => Denial::for_policy_error(Vec::new()),
         }
     }
 }

@@ -395,7 +395,7 @@ pub(crate) struct EarlierCalls {
 
 impl EarlierCalls {
     /// Creates the value for a decision about `call` that depends on no counter.
-    pub(crate) fn uncounted(call: Option<CallReference>) -> Self {
+    pub(crate) fn without_counters(call: Option<CallReference>) -> Self {
         Self {
             call,
             counters: None,
@@ -404,8 +404,8 @@ impl EarlierCalls {
     }
 
     /// Creates the value for a decision after which no call runs.
-    pub(crate) fn disregarded() -> Self {
-        Self::uncounted(None)
+    pub(crate) fn without_call() -> Self {
+        Self::without_counters(None)
     }
 }
 

@@ -45,7 +45,7 @@ impl PolicySet {
         let policies = self.comparable_policies();
         let mut found = Vec::new();
         for (id, policy) in &policies {
-            found.extend(self.covering(id, policy, &policies));
+            found.extend(self.covered_policy_finding(id, policy, &policies));
             if policy.policy.effect() == Effect::Forbid && has_arithmetic(&policy.json) {
                 let problem = format!(
                     "forbid `{id}` uses arithmetic, which fails if the result needs more than 64 bits"
@@ -83,7 +83,7 @@ impl PolicySet {
 
     /// Returns a warning if another policy makes this one ineffective: a forbid, or a permit, that applies at least as
     /// widely.
-    fn covering(
+    fn covered_policy_finding(
         &self,
         id: &str,
         policy: &ComparablePolicy<'_>,

@@ -43,7 +43,7 @@ pub struct TestResult {
 
 impl TestReport {
     /// Returns the number of failed tests.
-    pub fn failed(&self) -> usize {
+    pub fn failed_count(&self) -> usize {
         let failed = |result: &&TestResult| !result.differences.is_empty();
         self.results.iter().filter(failed).count()
     }

@@ -52,7 +52,7 @@ pub(crate) fn first(dir: &Path) -> Result<(PolicySet, DirectoryState), Error> {
 impl DirectoryState {
     /// Reads `dir`, and puts its policies in force if they have changed and are usable as a whole.
     pub(crate) fn reload(&mut self, dir: &Path, authorizer: &PolicyAuthorizer) -> ReloadOutcome {
-        match self.look(dir) {
+        match self.detect_change(dir) {
             DirectoryChange::None => ReloadOutcome::Unchanged,
             DirectoryChange::Policies(set) => {
                 authorizer.put_in_force(*set);
@@ -63,7 +63,7 @@ impl DirectoryState {
     }
 
     /// Reads `dir`, and returns its policies if they have changed and are usable as a whole.
-    pub(crate) fn look(&mut self, dir: &Path) -> DirectoryChange {
+    pub(crate) fn detect_change(&mut self, dir: &Path) -> DirectoryChange {
         let files = match Files::read_dir(dir) {
             Ok(files) => files,
             Err(error) => {
@@ -137,7 +137,7 @@ pub(crate) fn reload_policies(
 /// Reads `dir`, and makes its policies the candidate if they have changed. If they are not usable, there is no
 /// candidate.
 pub(crate) fn reload_candidate(shadow: &ShadowEvaluator, state: &mut DirectoryState, dir: &Path) {
-    match state.look(dir) {
+    match state.detect_change(dir) {
         DirectoryChange::None => {}
         DirectoryChange::Policies(set) => {
             tracing::info!(policy.hash = %set.hash(), policies = set.policy_ids().len(), "the candidate policies are evaluated in \

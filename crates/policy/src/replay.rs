@@ -72,7 +72,7 @@ impl Simulator {
         if depends && counters.is_empty() && open.set.access_reads_context(tool) {
             return ReplayedRights(Rights::ByContext(Box::new(open)));
         }
-        let settled = open.set.replayed(open.access, open.approvable);
+        let settled = open.set.replayed_call(open.access, open.approvable);
         ReplayedRights(Rights::Settled(settled))
     }
 
@@ -140,7 +140,7 @@ impl OpenRights {
         };
         let access = settle(&self.access)?;
         let approvable = self.approvable.as_ref().map(settle).transpose()?;
-        Ok(set.replayed(access, approvable))
+        Ok(set.replayed_call(access, approvable))
     }
 
     /// Decides by policies that read only information that is on record.
@@ -188,7 +188,7 @@ fn reads_unknown(json: &Value) -> bool {
 }
 
 impl PolicySet {
-    fn replayed(&self, access: Access, approvable: Option<Access>) -> ReplayedCall {
+    fn replayed_call(&self, access: Access, approvable: Option<Access>) -> ReplayedCall {
         match (access, approvable) {
             (Access::Settled(Ok(_)), _) if self.requires_attributes() => ReplayedCall::Undetermined,
             (Access::Settled(Ok(policies)), _) => ReplayedCall::Allowed(policies),

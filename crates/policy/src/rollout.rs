@@ -49,8 +49,8 @@ pub fn try_bundle(bundle: &PolicyBundle) -> Result<PolicySet, BundleRefusal> {
     let offers = bundle.tools().map_err(|error| failed(error.to_string()))?;
     let simulator = Simulator::new(set);
     let report = run_tests(&simulator, &offers, &files);
-    if report.failed() > 0 {
-        let mut problem = format!("{} tests fail", report.failed());
+    if report.failed_count() > 0 {
+        let mut problem = format!("{} tests fail", report.failed_count());
         let wrong = (report.results.iter()).filter(|it| !it.differences.is_empty());
         for result in wrong.take(MAX_NAMED_TESTS) {
             let differences = result.differences.join("; ");

@@ -9,7 +9,7 @@ use cedar_policy::{
 use serde_json::Value;
 use wardgate_domain::{AttributeType, RowRule};
 
-use crate::call::{failing, ids};
+use crate::call::{failed_policies, ids};
 use crate::fault::DecisionFault;
 use crate::residual::stand_alone;
 use crate::schema_shape::{Record, Type};
@@ -17,7 +17,7 @@ use crate::set::PolicySet;
 use crate::vocabulary::Vocabulary;
 
 /// Returns the attributes of the row that `policies` mention, with their declared types.
-fn mentioned(
+fn mentioned_attributes(
     policies: &[String],
     declared: &Record,
 ) -> Result<BTreeMap<String, AttributeType>, DecisionFault> {
@@ -94,7 +94,7 @@ impl Vocabulary {
         let request = Request::new(principal, read, resource, Context::empty(), None)
             .map_err(|_| refused())?;
         let response = Authorizer::new().is_authorized(&request, &left, &entities);
-        let ids = failing(response.diagnostics());
+        let ids = failed_policies(response.diagnostics());
         if ids.is_empty() {
             return Ok(response.decision() == Decision::Allow);
         }
@@ -157,7 +157,7 @@ impl PolicySet {
                 let mut left: Vec<_> = already_true.chain(response.residual_policies()).collect();
                 left.sort_unstable_by(|a, b| a.id().cmp(b.id()));
                 rule.policies_json = left.iter().map(stand_alone).collect::<Result<_, _>>()?;
-                rule.attributes = mentioned(&rule.policies_json, &row_type.attributes)?;
+                rule.attributes = mentioned_attributes(&rule.policies_json, &row_type.attributes)?;
             }
         }
         Ok(rule)

@@ -317,10 +317,10 @@ impl<'a> Composition<'a> {
         if !self.found.is_empty() {
             return Err(Findings(self.found));
         }
-        let json = self.merged();
+        let json = self.merge_declarations();
         let declared = Declarations::from_schema(&json).unwrap_or_default();
-        let schema =
-            Schema::from_json_value(json.clone()).map_err(|error| unresolved(&error, files))?;
+        let schema = Schema::from_json_value(json.clone())
+            .map_err(|error| resolution_findings(&error, files))?;
         for (name, extension) in &self.extensions {
             let holder = if *name == USER {
                 Holder::Caller
@@ -355,7 +355,7 @@ impl<'a> Composition<'a> {
     }
 
     /// Returns the whole schema in Cedar's JSON format.
-    fn merged(&mut self) -> Value {
+    fn merge_declarations(&mut self) -> Value {
         let FileDeclarations {
             mut entities,
             mut actions,
@@ -395,7 +395,7 @@ impl<'a> Composition<'a> {
 
 /// Returns a finding for an error in resolving the schema, at the position of the last name in Cedar's message that
 /// occurs in a file.
-fn unresolved(error: &dyn miette::Diagnostic, files: &[SourceFile<'_>]) -> Findings {
+fn resolution_findings(error: &dyn miette::Diagnostic, files: &[SourceFile<'_>]) -> Findings {
     let problem = error.to_string();
     let words = problem.rsplit(|character: char| !is_of_word(character));
     let at = words.filter(|word| !word.is_empty()).find_map(|word| {

@@ -173,12 +173,12 @@ impl Simulator {
 
     /// Returns the decision about an operator action.
     pub fn operator(&self, caller: &Caller, action: OperatorAction) -> PartDecision<bool> {
-        reading(self.engine.operator(caller, action))
+        part_decision(self.engine.operator(caller, action))
     }
 
     /// Returns the decision about reading a conversation of somebody else.
     pub fn recall(&self, caller: &Caller, conversation: &ConversationFacts) -> PartDecision<bool> {
-        reading(self.engine.recall(caller, conversation))
+        part_decision(self.engine.recall(caller, conversation))
     }
 
     /// Returns the tier of each column class of the tool, if the call is allowed. The policies are those that allow the
@@ -233,7 +233,7 @@ impl Simulator {
         if answer.is_ok() != admitted {
             return Err("the row rule and its policies return different decisions".to_owned());
         }
-        Ok(reading(answer))
+        Ok(part_decision(answer))
     }
 
     /// Returns whether `rule`, the row rule of an allowed call, admits `row`, with the same evaluation as in the
@@ -346,7 +346,7 @@ impl Simulator {
     }
 }
 
-fn reading(answer: CallAnswer) -> PartDecision<bool> {
+fn part_decision(answer: CallAnswer) -> PartDecision<bool> {
     match answer {
         Ok(policies) => PartDecision {
             decision: true,

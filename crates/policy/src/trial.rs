@@ -71,19 +71,19 @@ pub(crate) fn run(set: &PolicySet, policies: &cedar::PolicySet) -> Vec<TrialFind
         let Ok(any) = MADE_UP.parse().map(offer) else {
             continue;
         };
-        trial.ask(&[], AttributeExtent::Least, &any);
-        trial.ask(&[], AttributeExtent::Most, &any);
-        trial.ask(&roles, AttributeExtent::Least, &any);
-        trial.ask(&roles, AttributeExtent::Most, &any);
+        trial.evaluate_offer(&[], AttributeExtent::Least, &any);
+        trial.evaluate_offer(&[], AttributeExtent::Most, &any);
+        trial.evaluate_offer(&roles, AttributeExtent::Least, &any);
+        trial.evaluate_offer(&roles, AttributeExtent::Most, &any);
         for role in roles.iter().take(TRIED_ALONE) {
-            trial.ask(std::slice::from_ref(role), AttributeExtent::Most, &any);
+            trial.evaluate_offer(std::slice::from_ref(role), AttributeExtent::Most, &any);
         }
         for name in of_type(entity)
             .iter()
             .take(TRIED_ALONE)
             .filter_map(|name| name.parse().ok())
         {
-            trial.ask(&roles, AttributeExtent::Most, &offer(name));
+            trial.evaluate_offer(&roles, AttributeExtent::Most, &offer(name));
         }
     }
     trial.findings.into_iter().collect()
@@ -134,8 +134,8 @@ struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    fn ask(&mut self, roles: &[String], extent: AttributeExtent, tool: &ToolFacts) {
-        if let Err(fault) = self.try_asking(roles, extent, tool) {
+    fn evaluate_offer(&mut self, roles: &[String], extent: AttributeExtent, tool: &ToolFacts) {
+        if let Err(fault) = self.try_evaluate_offer(roles, extent, tool) {
             self.note(&fault);
         }
     }
@@ -173,7 +173,7 @@ impl Trial<'_> {
         }
     }
 
-    fn try_asking(
+    fn try_evaluate_offer(
         &mut self,
         roles: &[String],
         extent: AttributeExtent,

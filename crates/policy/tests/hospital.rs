@@ -42,7 +42,7 @@ impl HospitalPolicy {
         let policies =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/examples/hospital/policies");
         let issuer = Issuer::new();
-        let config = Config::new(policies, issuer.trusted());
+        let config = Config::new(policies, issuer.auth_config());
         let service = service(config, signer, CallHistory::default(), Ambient::system())
             .await
             .unwrap();

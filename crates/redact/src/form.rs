@@ -52,8 +52,8 @@ pub enum Form {
 impl Form {
     /// Returns `value` in this form.
     pub(crate) fn apply(&self, value: &str) -> String {
-        self.shown(value)
-            .unwrap_or_else(|| self.nothing().to_owned())
+        self.try_apply(value)
+            .unwrap_or_else(|| self.replacement().to_owned())
     }
 
     /// Returns whether this form can generalise a number.
@@ -74,7 +74,7 @@ impl Form {
     }
 
     /// Returns the replacement of a value that does not have the expected format.
-    pub(crate) fn nothing(&self) -> &'static str {
+    pub(crate) fn replacement(&self) -> &'static str {
         match self {
             Self::Masked | Self::Last(_) | Self::LastDigits(_) | Self::Initials | Self::Outline => {
                 MASK
@@ -83,7 +83,7 @@ impl Form {
         }
     }
 
-    fn shown(&self, value: &str) -> Option<String> {
+    fn try_apply(&self, value: &str) -> Option<String> {
         match self {
             Self::Withheld | Self::Masked => None,
             Self::Last(count) => last(value.chars(), *count),
@@ -101,7 +101,7 @@ impl Form {
                 .get(..3)
                 .map(|decade| format!("{decade}0s")),
             Self::AgeBand(years) => age_band(value, *years),
-            Self::Rounded(step) => rounded(value, step),
+            Self::Rounded(step) => round_to_step(value, step),
             Self::Decimals(digits) => {
                 let number = decimal_of_text(value)?;
                 Some(
@@ -254,7 +254,7 @@ fn age_band(value: &str, years: u8) -> Option<String> {
 }
 
 /// Returns the nearest multiple of `step`; if two are equally near, the one further from zero.
-fn rounded(value: &str, step: &BigDecimal) -> Option<String> {
+fn round_to_step(value: &str, step: &BigDecimal) -> Option<String> {
     let number = decimal_of_text(value)?;
     let multiples = (number / step).with_scale_round(0, RoundingMode::HalfUp);
     Some((multiples * step).normalized().to_plain_string())

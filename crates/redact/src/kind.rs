@@ -159,7 +159,7 @@ impl ConfiguredForms {
 
 impl ClassForms {
     /// Returns the text `value` in the partial and in the generalised form.
-    pub fn show(&self, value: &str) -> [String; 2] {
+    pub fn apply(&self, value: &str) -> [String; 2] {
         [&self.partial, &self.generalised].map(|form| form.apply(value))
     }
 }
@@ -176,7 +176,7 @@ mod tests {
             .apply(value)
     }
 
-    fn generalised(class: &str, value: &str) -> String {
+    fn generalise(class: &str, value: &str) -> String {
         Kind::from_class(&class.parse().unwrap())
             .forms()
             .generalised
@@ -220,7 +220,7 @@ mod tests {
             ("phi.age", "90", "90+"),
             ("phi.age", "104", "90+"),
         ] {
-            assert_eq!(generalised(class, value), masked, "{class} {value}");
+            assert_eq!(generalise(class, value), masked, "{class} {value}");
         }
     }
 
@@ -248,12 +248,12 @@ mod tests {
             ("unclassified", "Jane Doe"),
         ] {
             assert_eq!(partial(class, value), WITHHELD, "{class} {value}");
-            assert_eq!(generalised(class, value), WITHHELD, "{class} {value}");
+            assert_eq!(generalise(class, value), WITHHELD, "{class} {value}");
         }
         assert_eq!(partial("contact.email", "Jane Doe"), MASK);
-        assert_eq!(generalised("phi.age", "forty"), WITHHELD);
-        assert_eq!(generalised("phi.name", "Jane Doe"), WITHHELD);
-        assert_eq!(generalised("id.patient", "NUGWI"), WITHHELD);
+        assert_eq!(generalise("phi.age", "forty"), WITHHELD);
+        assert_eq!(generalise("phi.name", "Jane Doe"), WITHHELD);
+        assert_eq!(generalise("id.patient", "NUGWI"), WITHHELD);
     }
 
     #[test]

@@ -131,13 +131,13 @@ impl<'c> Column<'c> {
         let Self { class, tier, forms } = self;
         match tier {
             ColumnTier::Clear => Some(value),
-            ColumnTier::Partial => mask(value, &|leaf| Some(leaf.shown(&forms.partial))),
+            ColumnTier::Partial => mask(value, &|leaf| Some(leaf.apply_form(&forms.partial))),
             ColumnTier::Pseudonym => mask(value, &|leaf| {
                 Some(pseudonyms.token(class, leaf.text()).into())
             }),
             ColumnTier::Generalised => mask(value, &|leaf| match leaf {
                 Leaf::Scalar(_) if !forms.generalised.takes_numbers() => None,
-                leaf => Some(leaf.shown(&forms.generalised)),
+                leaf => Some(leaf.apply_form(&forms.generalised)),
             }),
             ColumnTier::Dropped => None,
         }
@@ -160,10 +160,10 @@ impl<'v> Leaf<'v> {
     }
 
     /// Returns the value in `form`. If the form keeps numbers, a number remains a number.
-    fn shown(&self, form: &Form) -> Value {
+    fn apply_form(&self, form: &Form) -> Value {
         // A part of one of only two values would reveal the value.
         if let Self::Scalar("true" | "false") = self {
-            return Value::String(form.nothing().to_owned());
+            return Value::String(form.replacement().to_owned());
         }
         let shown = form.apply(self.text());
         match (self, shown.parse()) {

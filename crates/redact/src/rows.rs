@@ -135,19 +135,19 @@ impl FigureQuestion<'_> {
             Aggregate::Count => rows.into(),
             Aggregate::Min => values.min_by(ordered).cloned().unwrap_or_default(),
             Aggregate::Max => values.max_by(ordered).cloned().unwrap_or_default(),
-            Aggregate::Sum => self.written(&values.filter_map(exact_number).sum()),
+            Aggregate::Sum => self.format_figure(&values.filter_map(exact_number).sum()),
             Aggregate::Avg => {
                 let numbers: Vec<_> = values.filter_map(exact_number).collect();
                 let count = numbers.len() as u64;
                 if count == 0 {
                     return Value::Null;
                 }
-                self.written(&mean(&numbers.into_iter().sum(), count))
+                self.format_figure(&mean(&numbers.into_iter().sum(), count))
             }
         }
     }
 
-    fn written(&self, figure: &BigDecimal) -> Value {
+    fn format_figure(&self, figure: &BigDecimal) -> Value {
         if self.is_text {
             return Value::from(figure.to_plain_string());
         }
@@ -194,7 +194,7 @@ mod tests {
         Redacted::new(patients.iter().map(row).collect())
     }
 
-    fn shown(rows: &Redacted<Vec<Row>>) -> Value {
+    fn to_json(rows: &Redacted<Vec<Row>>) -> Value {
         serde_json::to_value(rows).unwrap()
     }
 
@@ -206,14 +206,17 @@ mod tests {
             .filter(|row| age(row) > Some(1))
             .sort_by(|a, b| age(a).cmp(&age(b)));
         assert_eq!(
-            shown(&some.clone().columns(|name| name == "patient")),
+            to_json(&some.clone().columns(|name| name == "patient")),
             json!([{ "patient": "c" }, { "patient": "a" }])
         );
         assert_eq!(
-            shown(&some.clone().page(1, 1)),
+            to_json(&some.clone().page(1, 1)),
             json!([{ "patient": "a", "age": 3 }])
         );
-        assert_eq!(shown(&some.take_while(|row| age(row) > Some(2))), json!([]));
+        assert_eq!(
+            to_json(&some.take_while(|row| age(row) > Some(2))),
+            json!([])
+        );
     }
 
     #[test]
@@ -230,7 +233,7 @@ mod tests {
                 group_by,
                 is_text: false,
             };
-            shown(&rows.figures(&question, by_number, by_text))
+            to_json(&rows.figures(&question, by_number, by_text))
         };
         let some = || rows(&[("a", 3), ("b", 1), ("a", 2)]);
         assert_eq!(

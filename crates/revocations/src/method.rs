@@ -31,7 +31,7 @@ impl RevocationMethod {
     const ALL: [Self; 3] = [Self::List, Self::Add, Self::Remove];
 
     /// Returns the method with this name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|method| method.as_str() == name)
     }
 
@@ -80,12 +80,12 @@ impl Revocations {
                     target: read_target(&params, operator)?,
                     reason: plain_text(&params, "reason")?.unwrap_or_default(),
                 };
-                self.make(operator, change).await?
+                self.apply_change(operator, change).await?
             }
             RevocationMethod::Remove => {
                 params.only(&["kind", "name", "issuer", "tenant"])?;
                 let target = read_target(&params, operator)?;
-                self.make(operator, RevocationChange::Remove { target })
+                self.apply_change(operator, RevocationChange::Remove { target })
                     .await?
             }
         };
@@ -104,7 +104,7 @@ impl Revocations {
         Ok(all)
     }
 
-    async fn make(
+    async fn apply_change(
         self: &Arc<Self>,
         operator: &Arc<Caller>,
         change: RevocationChange,

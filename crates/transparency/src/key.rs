@@ -94,7 +94,7 @@ impl VerifierKey {
                 let Some((time, signature)) = signature.bytes().split_first_chunk() else {
                     return false;
                 };
-                let message = cosigned(u64::from_be_bytes(*time), text);
+                let message = cosigned_message(u64::from_be_bytes(*time), text);
                 key.verify(message.as_bytes(), signature).is_ok()
             }
         }
@@ -204,7 +204,9 @@ impl Cosigner {
 
     /// Returns a cosignature of the text of `note` at `time`, in seconds since 1970.
     pub fn cosign(&self, note: &SignedNote, time: u64) -> NoteSignature {
-        let signature = self.pair.sign(cosigned(time, note.text()).as_bytes());
+        let signature = self
+            .pair
+            .sign(cosigned_message(time, note.text()).as_bytes());
         let bytes = [time.to_be_bytes().as_slice(), signature.as_ref()].concat();
         self.key.signature(bytes)
     }
@@ -221,6 +223,6 @@ fn pair(der: &[u8]) -> Result<Ed25519KeyPair, Error> {
 }
 
 /// Returns the message that a cosignature signs.
-fn cosigned(time: u64, text: &str) -> String {
+fn cosigned_message(time: u64, text: &str) -> String {
     format!("cosignature/v1\ntime {time}\n{text}")
 }

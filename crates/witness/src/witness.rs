@@ -140,8 +140,8 @@ impl Witness {
                 origin,
                 size = seen.size,
                 "the log has two different trees of the same size: first {}, and now {}",
-                show(&seen),
-                show(head)
+                format_head(&seen),
+                format_head(head)
             );
             return Err(Refusal::Conflict(seen.size));
         }
@@ -149,8 +149,8 @@ impl Witness {
             tracing::error!(
                 origin,
                 "the log did not prove that its tree {} begins with {}",
-                show(head),
-                show(&seen)
+                format_head(head),
+                format_head(&seen)
             );
             return Err(Refusal::Inconsistent(error));
         }
@@ -185,7 +185,7 @@ impl Witness {
 }
 
 /// Formats the size and the root of a tree, as evidence in the process log.
-fn show(head: &TreeHead) -> String {
+fn format_head(head: &TreeHead) -> String {
     let root = wardgate_domain::Digest::from_bytes(head.root);
     format!("{} {root}", head.size)
 }

@@ -37,10 +37,10 @@ struct TestLog {
 
 impl TestLog {
     fn new(fork: usize) -> Self {
-        Self::named(ORIGIN, 1, fork)
+        Self::with_origin(ORIGIN, 1, fork)
     }
 
-    fn named(origin: &str, seed: u8, fork: usize) -> Self {
+    fn with_origin(origin: &str, seed: u8, fork: usize) -> Self {
         let entry = |index: usize| {
             let history = if index < fork { "" } else { "another " };
             format!("{history}entry {index}")
@@ -256,8 +256,8 @@ async fn every_refusal_has_the_status_of_the_specification() {
     let directory = TempDir::new().unwrap();
     let witness = Arc::new(open(directory.path()).unwrap());
     let (log, fork) = (TestLog::new(usize::MAX), TestLog::new(3));
-    let stranger = TestLog::named("example.com/other", 1, usize::MAX);
-    let forged = TestLog::named(ORIGIN, 9, usize::MAX);
+    let stranger = TestLog::with_origin("example.com/other", 1, usize::MAX);
+    let forged = TestLog::with_origin(ORIGIN, 9, usize::MAX);
     let mut extended = log.submission(5, 6).to_string();
     extended.push('x');
     let many = format!(

@@ -366,14 +366,14 @@ mod tests {
             self.0.observe(self.1, record.as_bytes())
         }
 
-        fn denied(&mut self, seconds: i64, subject: &str) -> Vec<Anomaly> {
+        fn observe_denial(&mut self, seconds: i64, subject: &str) -> Vec<Anomaly> {
             let members = format!(
                 r#""caller":{{"issuer":"i","subject":"{subject}","tenant":"north"}},"client_ip":"192.0.2.7","event":"outcome","status":"denied","violation":true"#
             );
             self.observe(seconds, &members)
         }
 
-        fn released(&mut self, seconds: i64, tags: &[&str]) -> Vec<Anomaly> {
+        fn observe_release(&mut self, seconds: i64, tags: &[&str]) -> Vec<Anomaly> {
             let tags = tags
                 .iter()
                 .map(|tag| format!(r#"{{"hmac":"{tag}","rows":1}}"#));
@@ -399,16 +399,16 @@ mod tests {
             (590, false),
             (591, true),
         ] {
-            let found = records.denied(seconds, "mallory");
+            let found = records.observe_denial(seconds, "mallory");
             assert_eq!(!found.is_empty(), is_unusual, "{seconds}: {found:?}");
             assert!(
                 records
-                    .denied(seconds, &format!("other-{seconds}"))
+                    .observe_denial(seconds, &format!("other-{seconds}"))
                     .is_empty()
             );
         }
         let mut records = RecordSequence::new(1, 100, &[]);
-        let found = records.denied(7, "mallory");
+        let found = records.observe_denial(7, "mallory");
         assert_eq!(
             found,
             [Anomaly {
@@ -455,17 +455,17 @@ mod tests {
     #[test]
     fn rows_of_many_data_subjects_are_told_however_many_calls_they_took() {
         let mut records = RecordSequence::new(100, 4, &[]);
-        assert_eq!(records.released(0, &["a", "b"]), []);
-        assert_eq!(records.released(1, &["b", "c"]), []);
+        assert_eq!(records.observe_release(0, &["a", "b"]), []);
+        assert_eq!(records.observe_release(1, &["b", "c"]), []);
         // `a` has left the window. `b` has not, because it was seen again one second later.
-        assert_eq!(records.released(3_600 + 1, &["d"]), []);
-        let found = records.released(3_600 + 1, &["e", "f", "g"]);
+        assert_eq!(records.observe_release(3_600 + 1, &["d"]), []);
+        let found = records.observe_release(3_600 + 1, &["e", "f", "g"]);
         assert_eq!((found.len(), found[0].count), (1, 6));
         assert_eq!(found[0].kind, AnomalyKind::ManyDataSubjects);
-        assert_eq!(records.released(3_600 + 2, &["h"]), []);
+        assert_eq!(records.observe_release(3_600 + 2, &["h"]), []);
         assert_eq!(
             RecordSequence::new(9, 2, &[])
-                .released(0, &["a", "b"])
+                .observe_release(0, &["a", "b"])
                 .len(),
             1
         );
@@ -519,7 +519,7 @@ mod tests {
             records.1 = from as u64;
             let found = ordered[from..]
                 .iter()
-                .flat_map(|second| records.denied(*second, "m"));
+                .flat_map(|second| records.observe_denial(*second, "m"));
             let found: Vec<_> = found.map(|anomaly| anomaly.last_sequence).collect();
             found
         };
@@ -544,8 +544,8 @@ mod tests {
         let mut kinds_at = |seconds: i64| {
             let policy = r#""caller":{"subject":"mallory"},"decision":{"policies":["break-glass-reads"]},"event":"outcome","status":"ok","violation":false"#;
             let mut found = records.observe(seconds, policy);
-            found.extend(records.released(seconds, &["a", "b"]));
-            found.extend((0..3).flat_map(|_| records.denied(seconds, "mallory")));
+            found.extend(records.observe_release(seconds, &["a", "b"]));
+            found.extend((0..3).flat_map(|_| records.observe_denial(seconds, "mallory")));
             found.into_iter().map(|it| it.kind).collect::<Vec<_>>()
         };
         let all = [
@@ -558,8 +558,8 @@ mod tests {
             assert_eq!(kinds_at(seconds), [], "{seconds}, on a clock that stands");
         }
         // A clock that was stepped back does not keep the histories of inactive callers in memory either.
-        records.denied(DAY, "eve");
-        records.denied(120, "mallory");
+        records.observe_denial(DAY, "eve");
+        records.observe_denial(120, "mallory");
         let now = Timestamp::from_seconds(START + 120);
         records.0.forget_quiet(now);
         assert_eq!(records.0.histories.len(), 2);
@@ -568,7 +568,7 @@ mod tests {
     #[test]
     fn those_who_were_quiet_are_forgotten() {
         let mut records = RecordSequence::new(3, 100, &[]);
-        records.denied(0, "mallory");
+        records.observe_denial(0, "mallory");
         records
             .0
             .forget_quiet(Timestamp::from_seconds(START + 3_600));
@@ -577,10 +577,10 @@ mod tests {
             .0
             .forget_quiet(Timestamp::from_seconds(START + 3_601));
         assert!(records.0.histories.is_empty());
-        records.denied(0, "mallory");
+        records.observe_denial(0, "mallory");
         while records.1 < FORGET_EVERY {
             assert!(records.0.histories.len() <= 2);
-            records.denied(3_601, "eve");
+            records.observe_denial(3_601, "eve");
         }
         assert_eq!(records.0.histories.len(), 1);
     }

@@ -88,7 +88,7 @@ fn canonicalise(value: &Value) -> String {
             fields.sort_by_key(|(name, _)| name.encode_utf16().collect::<Vec<_>>());
             let fields: Vec<_> = fields
                 .into_iter()
-                .map(|(name, value)| format!("{}:{}", quoted(name), canonicalise(value)))
+                .map(|(name, value)| format!("{}:{}", quote_string(name), canonicalise(value)))
                 .collect();
             format!("{{{}}}", fields.join(","))
         }
@@ -96,7 +96,7 @@ fn canonicalise(value: &Value) -> String {
             let items: Vec<_> = items.iter().map(canonicalise).collect();
             format!("[{}]", items.join(","))
         }
-        Value::String(text) => quoted(text),
+        Value::String(text) => quote_string(text),
         Value::Number(number) => number.as_u64().unwrap().to_string(),
         Value::Bool(truth) => truth.to_string(),
         Value::Null => "null".to_owned(),
@@ -104,7 +104,7 @@ fn canonicalise(value: &Value) -> String {
 }
 
 /// Escapes a string according to RFC 8785, section 3.2.2.2.
-fn quoted(text: &str) -> String {
+fn quote_string(text: &str) -> String {
     let mut quoted = String::from("\"");
     for character in text.chars() {
         match character {

@@ -201,7 +201,7 @@ pub(crate) struct TestDisk(mpsc::Sender<CopyJob>);
 #[cfg(test)]
 impl TestDisk {
     /// Blocks the disk until `held` receives a message.
-    pub(crate) async fn hold(&self, held: std::sync::mpsc::Receiver<()>) {
+    pub(crate) async fn block_until(&self, held: std::sync::mpsc::Receiver<()>) {
         let job = move |_: &mut CopyDirectory| {
             let _ = held.recv();
         };

@@ -2,7 +2,7 @@
 
 use wardgate_domain::{CallId, Timestamp, ToolName};
 
-use super::{READ_LIMIT, ReadPool, StoreReader, signed, unsigned};
+use super::{READ_LIMIT, ReadPool, StoreReader, to_i64, to_u64};
 use crate::Error;
 use crate::canonical::column;
 
@@ -120,7 +120,7 @@ impl StoreReader {
     /// count does not contain the tags of its tool.
     pub(crate) async fn count(&self, counted: CountedRecords<'_>) -> Result<u64, Error> {
         let (call_id, sequence) = match counted.decided {
-            Some((call_id, sequence)) => (call_id.to_string(), signed(sequence)),
+            Some((call_id, sequence)) => (call_id.to_string(), to_i64(sequence)),
             None => (String::new(), i64::MAX),
         };
         let until = counted.until.map_or(i64::MAX, Timestamp::as_micros);
@@ -133,7 +133,7 @@ impl StoreReader {
                     .bind(call_id)
                     .bind(sequence)
                     .bind(until)
-                    .bind(signed(MAX_COUNTED + 1))
+                    .bind(to_i64(MAX_COUNTED + 1))
                     .bind(counted.conversation.unwrap_or_default().to_owned())
                     .bind(i64::from(counted.phi))
                     .bind(counted.tags.to_owned())
@@ -152,13 +152,13 @@ impl StoreReader {
                 run!(count_postgres!(">"), &mut *pool.acquire().await?).await?
             }
         };
-        if unsigned(looked_at) > MAX_COUNTED {
+        if to_u64(looked_at) > MAX_COUNTED {
             return Err(Error::TooManyCalls);
         }
         if untagged > 0 {
             return Err(Error::UntaggedCall);
         }
-        Ok(unsigned(calls))
+        Ok(to_u64(calls))
     }
 
     /// Returns the sequence number of the intent of the call `call_id` by `subject`, or `None` if there is no such intent.
@@ -181,7 +181,7 @@ impl StoreReader {
                 run!(intent!("audit.record"), &mut *pool.acquire().await?).await?
             }
         };
-        Ok(found.map(unsigned))
+        Ok(found.map(to_u64))
     }
 
     /// Returns the time from which on no record was removed, or `None` if no record was ever removed.

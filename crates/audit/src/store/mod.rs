@@ -165,7 +165,7 @@ impl StoredEntry {
     }
 
     pub(crate) fn sequence(&self) -> u64 {
-        unsigned(self.sequence)
+        to_u64(self.sequence)
     }
 }
 
@@ -274,10 +274,10 @@ impl From<(i64, i64, i64, i64)> for RecordHead {
     fn from(head: (i64, i64, i64, i64)) -> Self {
         let (size, closed_below, minimum_index, hold_generation) = head;
         Self {
-            size: unsigned(size),
-            closed_below: unsigned(closed_below),
-            minimum_index: unsigned(minimum_index),
-            hold_generation: unsigned(hold_generation),
+            size: to_u64(size),
+            closed_below: to_u64(closed_below),
+            minimum_index: to_u64(minimum_index),
+            hold_generation: to_u64(hold_generation),
         }
     }
 }
@@ -341,13 +341,13 @@ impl RecordRow {
     fn position(&self) -> RecordPosition {
         RecordPosition {
             time: Timestamp::from_micros(self.time),
-            sequence: unsigned(self.sequence),
+            sequence: to_u64(self.sequence),
         }
     }
 
     /// Returns the record, or the damage if its bytes or columns were changed since it was written.
     fn verify(self) -> Result<StoredRow, RecordDamage> {
-        let sequence = unsigned(self.sequence);
+        let sequence = to_u64(self.sequence);
         let leaf_hash = leaf_hash(&self.canonical);
         let problem = if leaf_hash.as_bytes() != self.leaf_hash.as_slice() {
             "was changed: its bytes do not match its leaf hash"
@@ -459,10 +459,10 @@ impl StoreReader {
         };
         let (bytes, reusable, records, recent, oldest) = size;
         Ok(StoreSize {
-            bytes: unsigned(bytes),
-            reusable: unsigned(reusable),
-            records: unsigned(records),
-            recent: unsigned(recent),
+            bytes: to_u64(bytes),
+            reusable: to_u64(reusable),
+            records: to_u64(records),
+            recent: to_u64(recent),
             oldest: oldest.map(Timestamp::from_micros),
         })
     }
@@ -477,16 +477,16 @@ impl StoreReader {
         let first: Option<i64> = match &self.pool {
             ReadPool::Sqlite(pool) => {
                 let first = sqlx::query_scalar(sqlite::FIRST_WITHIN);
-                let first = first.bind(since).bind(until).bind(signed(end));
+                let first = first.bind(since).bind(until).bind(to_i64(end));
                 first.fetch_one(pool).await?
             }
             ReadPool::Postgres(pool) => {
                 let first = sqlx::query_scalar(postgres::FIRST_WITHIN);
-                let first = first.bind(since).bind(until).bind(signed(end));
+                let first = first.bind(since).bind(until).bind(to_i64(end));
                 first.fetch_one(&mut *pool.acquire().await?).await?
             }
         };
-        Ok(first.map(unsigned))
+        Ok(first.map(to_u64))
     }
 
     /// Returns one page of the records that match, in order.
@@ -495,7 +495,7 @@ impl StoreReader {
         filter: &RecordFilter,
         page: &PageBounds,
     ) -> Result<RecordPage, Error> {
-        let rows = self.select(|table| select::matching(table, filter, page));
+        let rows = self.select(|table| select::matching_records(table, filter, page));
         let rows: Vec<RecordRow> = rows.await?;
         Ok(rows.into())
     }
@@ -551,7 +551,7 @@ impl StoreReader {
         let rows: Vec<(i64, i64)> = rows.await?;
         let position = |(time, sequence)| RecordPosition {
             time: Timestamp::from_micros(time),
-            sequence: unsigned(sequence),
+            sequence: to_u64(sequence),
         };
         Ok(rows.into_iter().map(position).collect())
     }
@@ -668,16 +668,16 @@ impl StoreReader {
                     .await?
             }
         };
-        let range = |(from, to)| unsigned(from)..unsigned(to);
+        let range = |(from, to)| to_u64(from)..to_u64(to);
         Ok(gaps.into_iter().map(range).collect())
     }
 }
 
 /// Converts a number for the drivers, which do not support unsigned integers.
-fn signed(value: u64) -> i64 {
+fn to_i64(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-fn unsigned(value: i64) -> u64 {
+fn to_u64(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
 }

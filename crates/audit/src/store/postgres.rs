@@ -9,7 +9,7 @@ use wardgate_store::{DatabaseSettings, MigrationError};
 
 use super::{
     AppendError, AppendResult, LONGEST_WRITE, MovedSubjectKey, NewSubjectKey, READ_LIMIT,
-    READ_WAIT, READERS, StoreUpkeep, StoredEntry, TreeGrowth, signed, unsigned,
+    READ_WAIT, READERS, StoreUpkeep, StoredEntry, TreeGrowth, to_i64, to_u64,
 };
 use crate::canonical::RecordEntry;
 
@@ -315,7 +315,7 @@ impl PostgresWriter {
             .fetch_one(&mut self.0)
             .await?;
         Ok(AppendResult {
-            first: unsigned(first),
+            first: to_u64(first),
             has_grown,
         })
     }
@@ -354,7 +354,7 @@ impl PostgresWriter {
 
     pub(super) async fn closed_below(&mut self, sequence: u64) -> Result<(), sqlx::Error> {
         sqlx::query("UPDATE audit.head SET closed_below = greatest(closed_below, $1)")
-            .bind(signed(sequence))
+            .bind(to_i64(sequence))
             .execute(&mut self.0)
             .await
             .map(drop)
@@ -409,7 +409,7 @@ impl PostgresWriter {
             "UPDATE audit.tree SET cosigned = $1, cosigned_size = $2 WHERE cosigned_size <= $2",
         )
         .bind(checkpoint)
-        .bind(signed(size))
+        .bind(to_i64(size))
         .execute(&mut self.0)
         .await
         .map(drop)
@@ -437,8 +437,8 @@ impl PostgresWriter {
                 hold_generation,
             } => {
                 let pruned = sqlx::query_scalar("SELECT audit.prune_bundle($1, $2)")
-                    .bind(signed(*bundle))
-                    .bind(signed(*hold_generation));
+                    .bind(to_i64(*bundle))
+                    .bind(to_i64(*hold_generation));
                 return pruned.fetch_one(&mut self.0).await;
             }
             StoreUpkeep::SetHold(hold) => sqlx::query(SET_HOLD)
@@ -452,16 +452,16 @@ impl PostgresWriter {
             StoreUpkeep::EraseSubject { tenant, tag } => return self.erase(tenant, *tag).await,
             StoreUpkeep::ClaimExport(claim, first) => sqlx::query(CLAIM_EXPORT)
                 .bind(&claim.export)
-                .bind(signed(*first))
+                .bind(to_i64(*first))
                 .bind(&claim.holder)
                 .bind(claim.lasting.as_secs_f64())
                 .bind(claim.is_alone),
             StoreUpkeep::AdvanceExport { claim, from, to } => sqlx::query(ADVANCE_EXPORT)
-                .bind(signed(*to))
+                .bind(to_i64(*to))
                 .bind(claim.lasting.as_secs_f64())
                 .bind(&claim.export)
                 .bind(&claim.holder)
-                .bind(signed(*from)),
+                .bind(to_i64(*from)),
             StoreUpkeep::ReleaseExport(claim) => sqlx::query(RELEASE_EXPORT)
                 .bind(&claim.export)
                 .bind(&claim.holder),
@@ -497,12 +497,12 @@ type InsertQuery<'a> = Query<'a, Postgres, PgArguments>;
 fn bind_growth<'a>(insert: InsertQuery<'a>, growth: &'a TreeGrowth) -> InsertQuery<'a> {
     let tiles = growth.tile_roots.iter();
     let levels = tiles.clone().map(|tile| i32::from(tile.level));
-    let positions = tiles.clone().map(|tile| signed(tile.position));
+    let positions = tiles.clone().map(|tile| to_i64(tile.position));
     insert
-        .bind(signed(growth.to.size))
+        .bind(to_i64(growth.to.size))
         .bind(growth.to.root.as_slice())
         .bind(growth.checkpoint.as_deref())
-        .bind(signed(growth.from.size))
+        .bind(to_i64(growth.from.size))
         .bind(growth.from.root.as_slice())
         .bind(levels.collect::<Vec<_>>())
         .bind(positions.collect::<Vec<_>>())
@@ -537,7 +537,7 @@ fn bind<'a>(insert: InsertQuery<'a>, entries: &[&'a RecordEntry]) -> InsertQuery
         .bind(column(entries, |entry| entry.status))
         .bind(column(entries, |entry| entry.details.as_deref()))
         .bind(column(entries, |entry| {
-            signed(entry.data_subjects.len() as u64)
+            to_i64(entry.data_subjects.len() as u64)
         }))
         .bind(tags.collect::<Vec<_>>())
         .bind(times.collect::<Vec<_>>())

@@ -5,7 +5,7 @@ use std::ops::Range;
 use wardgate_domain::{Digest, Timestamp};
 use wardgate_transparency::TILE_WIDTH;
 
-use super::{LegalHold, ReadPool, StoreReader, postgres, signed, sqlite, unsigned};
+use super::{LegalHold, ReadPool, StoreReader, postgres, sqlite, to_i64, to_u64};
 use crate::Error;
 
 /// A row of a hold, as both drivers return it.
@@ -99,7 +99,7 @@ impl StoreReader {
     }
 
     pub(crate) async fn bundle_times(&self, range: Range<u64>) -> Result<BundleTimes, Error> {
-        let (from, to) = (signed(range.start), signed(range.end));
+        let (from, to) = (to_i64(range.start), to_i64(range.end));
         let (records, newest): (i64, i64) = match &self.pool {
             ReadPool::Sqlite(pool) => {
                 let times = sqlx::query_as(sqlite::BUNDLE_TIMES).bind(from).bind(to);
@@ -111,7 +111,7 @@ impl StoreReader {
             }
         };
         Ok(BundleTimes {
-            records: unsigned(records),
+            records: to_u64(records),
             newest: Timestamp::from_micros(newest),
         })
     }
@@ -129,13 +129,13 @@ impl StoreReader {
                 first.fetch_one(&mut *pool.acquire().await?).await?
             }
         };
-        Ok(first.map(unsigned))
+        Ok(first.map(to_u64))
     }
 
     /// Returns the concatenated leaf hashes of the removed records in `range`, as far as they exist.
     pub(super) async fn pruned_hashes(&self, range: &Range<u64>) -> Result<Vec<u8>, Error> {
         let first = range.start / TILE_WIDTH;
-        let (from, to) = (signed(first), signed(range.end.div_ceil(TILE_WIDTH)));
+        let (from, to) = (to_i64(first), to_i64(range.end.div_ceil(TILE_WIDTH)));
         let tiles: Vec<Vec<u8>> = match &self.pool {
             ReadPool::Sqlite(pool) => {
                 let tiles = sqlx::query_scalar(sqlite::PRUNED_HASHES)

@@ -13,7 +13,7 @@ use wardgate_domain::{Status, Timestamp};
 use wardgate_store::Row;
 use wardgate_store::postgres::PostgresPool;
 
-use super::signed;
+use super::to_i64;
 use crate::canonical::column;
 use crate::filter::RecordFilter;
 
@@ -171,23 +171,23 @@ impl Selection {
     }
 
     fn page(mut self, page: &PageBounds) -> Self {
-        self.and("sequence >= ", Value::Integer(signed(page.range.start)));
-        self.and("sequence < ", Value::Integer(signed(page.range.end)));
+        self.and("sequence >= ", Value::Integer(to_i64(page.range.start)));
+        self.and("sequence < ", Value::Integer(to_i64(page.range.end)));
         self.sql.push_str(" ORDER BY sequence ");
         self.sql.push_str(if page.newest_first {
             "DESC LIMIT "
         } else {
             "ASC LIMIT "
         });
-        self.value(Value::Integer(signed(page.limit)));
+        self.value(Value::Integer(to_i64(page.limit)));
         self
     }
 
     /// Orders the page by time. The expressions `sequence + 0` prevent the planner from using the primary key, which has
     /// another order.
     fn page_by_time(mut self, page: &PageBounds) -> Self {
-        self.and("sequence + 0 >= ", Value::Integer(signed(page.range.start)));
-        self.and("sequence + 0 < ", Value::Integer(signed(page.range.end)));
+        self.and("sequence + 0 >= ", Value::Integer(to_i64(page.range.start)));
+        self.and("sequence + 0 < ", Value::Integer(to_i64(page.range.end)));
         let (beyond, order) = if page.newest_first {
             ("(time, sequence) < (", "DESC")
         } else {
@@ -196,12 +196,12 @@ impl Selection {
         if let Some(after) = page.after {
             self.and(beyond, Value::Integer(after.time.as_micros()));
             self.sql.push_str(", ");
-            self.value(Value::Integer(signed(after.sequence)));
+            self.value(Value::Integer(to_i64(after.sequence)));
             self.sql.push(')');
         }
         self.sql
             .push_str(&format!(" ORDER BY time {order}, sequence {order} LIMIT "));
-        self.value(Value::Integer(signed(page.limit)));
+        self.value(Value::Integer(to_i64(page.limit)));
         self
     }
 
@@ -249,12 +249,16 @@ impl Selection {
 }
 
 /// Selects the records that match `filter`.
-pub(super) fn matching(table: &'static str, filter: &RecordFilter, page: &PageBounds) -> Selection {
+pub(super) fn matching_records(
+    table: &'static str,
+    filter: &RecordFilter,
+    page: &PageBounds,
+) -> Selection {
     Selection::from(table, filter.with_details).page_matching(table, OF_CALL, filter, page)
 }
 
-/// Selects the same records as [`matching`] without the index of calls, and without the indexes that `hint`, the end of the `FROM`
-/// clause, excludes. A page by time reads the whole table if `hint` excludes all indexes.
+/// Selects the same records as [`matching_records`] without the index of calls, and without the indexes that `hint`, the end of the
+/// `FROM` clause, excludes. A page by time reads the whole table if `hint` excludes all indexes.
 pub(super) fn without_index(
     table: &'static str,
     hint: &str,
@@ -274,7 +278,7 @@ pub(super) fn without_index(
 pub(super) fn single(table: &'static str, filter: &RecordFilter, sequence: u64) -> Selection {
     let mut selection = Selection::from(table, filter.with_details);
     selection.and_matching(table, OF_CALL_WITHOUT_INDEX, filter);
-    selection.and("sequence = ", Value::Integer(signed(sequence)));
+    selection.and("sequence = ", Value::Integer(to_i64(sequence)));
     selection
 }
 
@@ -394,7 +398,7 @@ mod tests {
                     if !filter.is_by_time() {
                         continue;
                     }
-                    let matching = matching(sqlite::RECORD, &filter, &page);
+                    let matching = matching_records(sqlite::RECORD, &filter, &page);
                     let records = plan(&pool, &matching).await;
                     let by_time = records.contains("USING INDEX") && records.contains("time");
                     assert!(
@@ -427,7 +431,7 @@ mod tests {
             limit: 256,
             newest_first: true,
         };
-        let steps = plan(&pool, &matching(sqlite::RECORD, &filter, &page)).await;
+        let steps = plan(&pool, &matching_records(sqlite::RECORD, &filter, &page)).await;
         assert!(steps.contains("INDEX record_call (call_id=?)"), "{steps}");
         assert!(
             !filter.is_by_time(),
@@ -490,7 +494,7 @@ mod tests {
             limit: 1,
             newest_first: false,
         };
-        let other = matching(sqlite::RECORD, &RecordFilter::default(), &page);
+        let other = matching_records(sqlite::RECORD, &RecordFilter::default(), &page);
         let found = other.sqlite::<RecordRow>(&pool).await.unwrap();
         assert!(found.is_empty());
     }

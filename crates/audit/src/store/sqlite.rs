@@ -16,7 +16,7 @@ use wardgate_transparency::TILE_WIDTH;
 
 use super::{
     AppendError, AppendResult, LONGEST_WRITE, MAX_BATCH, MovedSubjectKey, NewSubjectKey, READ_WAIT,
-    READERS, StoreUpkeep, StoredEntry, TreeGrowth, signed, unsigned,
+    READERS, StoreUpkeep, StoredEntry, TreeGrowth, to_i64, to_u64,
 };
 use crate::canonical::RecordEntry;
 
@@ -384,10 +384,10 @@ impl SqliteWriter {
             (tile.level, tile.position, root)
         });
         let growing = sqlx::query(GROWTHS[statement].as_str())
-            .bind(signed(growth.to.size))
+            .bind(to_i64(growth.to.size))
             .bind(growth.to.root.to_vec())
             .bind(growth.checkpoint.clone())
-            .bind(signed(growth.from.size))
+            .bind(to_i64(growth.from.size))
             .bind(growth.from.root.to_vec())
             .bind(sqlx::types::Json(tiles.collect::<Vec<_>>()));
         let growing = bind(growing, entries);
@@ -427,7 +427,7 @@ impl SqliteWriter {
 
     pub(super) async fn closed_below(&mut self, sequence: u64) -> Result<(), sqlx::Error> {
         sqlx::query("UPDATE head SET closed_below = max(closed_below, ?)")
-            .bind(signed(sequence))
+            .bind(to_i64(sequence))
             .execute(&mut self.0)
             .await
             .map(drop)
@@ -485,7 +485,7 @@ impl SqliteWriter {
     ) -> Result<(), sqlx::Error> {
         sqlx::query("UPDATE tree SET cosigned = ?1, cosigned_size = ?2 WHERE cosigned_size <= ?2")
             .bind(checkpoint.to_owned())
-            .bind(signed(size))
+            .bind(to_i64(size))
             .execute(&mut self.0)
             .await
             .map(drop)
@@ -494,7 +494,7 @@ impl SqliteWriter {
     /// Removes the records of `bundle`, and keeps their leaf hashes. Returns `false` if the bundle is not the next one that can
     /// be removed, or the holds have changed.
     async fn prune(&mut self, bundle: u64, hold_generation: u64) -> Result<bool, sqlx::Error> {
-        let first = signed(bundle * TILE_WIDTH);
+        let first = to_i64(bundle * TILE_WIDTH);
         let mut transaction = self.0.begin_with("BEGIN IMMEDIATE").await?;
         let is_next: bool = sqlx::query_scalar(
             "SELECT minimum_index = ?1 AND ?1 + 256 <= size
@@ -502,7 +502,7 @@ impl SqliteWriter {
              FROM retention, tree",
         )
         .bind(first)
-        .bind(signed(hold_generation))
+        .bind(to_i64(hold_generation))
         .fetch_one(&mut *transaction)
         .await?;
         let hashes: Vec<Vec<u8>> = sqlx::query_scalar(
@@ -515,7 +515,7 @@ impl SqliteWriter {
             return Ok(false);
         }
         sqlx::query("INSERT INTO pruned_tile (position, hashes) VALUES (?, ?)")
-            .bind(signed(bundle))
+            .bind(to_i64(bundle))
             .bind(hashes.concat())
             .execute(&mut *transaction)
             .await?;
@@ -552,16 +552,16 @@ impl SqliteWriter {
                 .bind(tenant.clone()),
             StoreUpkeep::ClaimExport(claim, first) => sqlx::query(CLAIM_EXPORT)
                 .bind(claim.export.clone())
-                .bind(signed(*first))
+                .bind(to_i64(*first))
                 .bind(claim.holder.clone())
                 .bind(claim.lasting.as_secs_f64())
                 .bind(claim.is_alone),
             StoreUpkeep::AdvanceExport { claim, from, to } => sqlx::query(ADVANCE_EXPORT)
-                .bind(signed(*to))
+                .bind(to_i64(*to))
                 .bind(claim.lasting.as_secs_f64())
                 .bind(claim.export.clone())
                 .bind(claim.holder.clone())
-                .bind(signed(*from)),
+                .bind(to_i64(*from)),
             StoreUpkeep::ReleaseExport(claim) => sqlx::query(RELEASE_EXPORT)
                 .bind(claim.export.clone())
                 .bind(claim.holder.clone()),
@@ -619,7 +619,7 @@ impl SqliteWriter {
 impl AppendResult {
     /// Returns the result for `entries`, of which the last one has the sequence number `last`.
     fn up_to(last: i64, entries: &[&RecordEntry], has_grown: bool) -> Result<Self, AppendError> {
-        let first = (unsigned(last) + 1).checked_sub(entries.len() as u64);
+        let first = (to_u64(last) + 1).checked_sub(entries.len() as u64);
         Ok(Self {
             first: first.ok_or_else(incomplete)?,
             has_grown,
@@ -649,7 +649,7 @@ fn bind_entry(insert: InsertQuery, entry: &RecordEntry) -> InsertQuery {
         .bind(entry.tool.clone())
         .bind(entry.status)
         .bind(entry.details.clone())
-        .bind(signed(entry.data_subjects.len() as u64))
+        .bind(to_i64(entry.data_subjects.len() as u64))
 }
 
 #[cfg(test)]

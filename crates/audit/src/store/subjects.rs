@@ -3,7 +3,7 @@
 use sqlx::types::Json;
 use wardgate_domain::Digest;
 
-use super::{ReadPool, StoreReader, postgres, signed, sqlite, unsigned};
+use super::{ReadPool, StoreReader, postgres, sqlite, to_i64, to_u64};
 use crate::Error;
 
 /// The wrapped keys of data subjects, by their tags.
@@ -65,7 +65,7 @@ impl StoreReader {
         position: &[u8],
         limit: u64,
     ) -> Result<SubjectKeys, Error> {
-        let (position, limit) = (position.to_vec(), signed(limit));
+        let (position, limit) = (position.to_vec(), to_i64(limit));
         let rows: Vec<SubjectKeyRow> = match &self.pool {
             ReadPool::Sqlite(pool) => {
                 let query = sqlx::query_as(sqlite::SUBJECT_KEYS_AFTER);
@@ -93,7 +93,7 @@ impl StoreReader {
                 count.fetch_one(&mut *pool.acquire().await?).await?
             }
         };
-        Ok(unsigned(count))
+        Ok(to_u64(count))
     }
 
     /// Returns the master key that encrypts the keys of data subjects, or `None` if it is not stored yet.

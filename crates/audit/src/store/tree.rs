@@ -5,7 +5,7 @@ use std::ops::Range;
 use wardgate_rpc::client::RecordDamage;
 use wardgate_transparency::{TileId, TileSet, TreeHead};
 
-use super::{ReadPool, StoreReader, postgres, signed, sqlite, unsigned};
+use super::{ReadPool, StoreReader, postgres, sqlite, to_i64, to_u64};
 use crate::Error;
 
 /// The head of the stored tree, and its newest checkpoints.
@@ -36,7 +36,7 @@ impl StoreReader {
         };
         let damaged = |_| Error::DamagedTree("its root is not a hash".to_owned());
         let root = root.try_into().map_err(damaged)?;
-        let size = unsigned(size);
+        let size = to_u64(size);
         let head = TreeHead { size, root };
         Ok(StoredTree {
             head,
@@ -47,7 +47,7 @@ impl StoreReader {
 
     /// Returns the concatenated leaf hashes of the records in `range`.
     pub(crate) async fn leaf_hashes(&self, range: Range<u64>) -> Result<Vec<u8>, Error> {
-        let (from, to) = (signed(range.start), signed(range.end));
+        let (from, to) = (to_i64(range.start), to_i64(range.end));
         let joined: JoinedHashes = match &self.pool {
             ReadPool::Sqlite(pool) => {
                 let joined = sqlx::query_as(sqlite::LEAF_HASHES).bind(from).bind(to);
@@ -66,7 +66,7 @@ impl StoreReader {
         let (count, mut hashes) = joined;
         let wanted = range.end - range.start;
         let mut pruned = Vec::new();
-        if unsigned(count) < wanted {
+        if to_u64(count) < wanted {
             // The hashes of records that retention removed are stored separately, and precede those of the kept records.
             let minimum = self.head().await?.minimum_index;
             let before = range.start..range.end.min(minimum);
@@ -74,7 +74,7 @@ impl StoreReader {
                 pruned = self.pruned_hashes(&before).await?;
             }
         }
-        let found = signed(pruned.len() as u64 / 32) + count;
+        let found = to_i64(pruned.len() as u64 / 32) + count;
         pruned.append(&mut hashes);
         complete((found, pruned), &range).ok_or_else(|| Error::Damaged(damage()))
     }
@@ -99,7 +99,7 @@ impl StoreReader {
 
     /// Returns the concatenated hashes of `level` in `range`, or `None` if one is missing.
     async fn tile_roots(&self, level: u8, range: Range<u64>) -> Result<Option<Vec<u8>>, Error> {
-        let (level, from, to) = (i32::from(level), signed(range.start), signed(range.end));
+        let (level, from, to) = (i32::from(level), to_i64(range.start), to_i64(range.end));
         let joined: JoinedHashes = match &self.pool {
             ReadPool::Sqlite(pool) => {
                 let joined = sqlx::query_as(sqlite::TILE).bind(level).bind(from).bind(to);
@@ -133,6 +133,6 @@ impl StoreReader {
 /// Returns the hashes of all rows of `range`, or `None` if one is missing or is not a hash.
 fn complete((count, hashes): JoinedHashes, range: &Range<u64>) -> Option<Vec<u8>> {
     let wanted = range.end - range.start;
-    let is_complete = unsigned(count) == wanted && hashes.len() as u64 == wanted * 32;
+    let is_complete = to_u64(count) == wanted && hashes.len() as u64 == wanted * 32;
     is_complete.then_some(hashes)
 }

@@ -2,7 +2,7 @@
 
 use wardgate_domain::Digest;
 
-use super::{ReadPool, StoreReader, StoreUpkeep, StoreWriter, postgres, sqlite, unsigned};
+use super::{ReadPool, StoreReader, StoreUpkeep, StoreWriter, postgres, sqlite, to_u64};
 use crate::Error;
 
 impl StoreWriter {
@@ -37,7 +37,7 @@ impl StoreReader {
                 position.fetch_optional(&mut *pool.acquire().await?).await?
             }
         };
-        Ok(position.map(unsigned))
+        Ok(position.map(to_u64))
     }
 
     /// Returns the check value of the key for the digests of arguments and results, or `None` if none is stored yet.

@@ -40,7 +40,7 @@ async fn a_slow_second_copy_refuses_once_and_then_has_the_time_it_needs() {
     let queue = start(address, WRITE_LIMIT, Some(copy)).await.unwrap();
 
     let (release, held) = mpsc::channel();
-    disk.hold(held).await;
+    disk.block_until(held).await;
     let slow = queue.append(entry(1), false).await;
     assert!(matches!(slow, Err(Error::NotDurable)));
     let mut readiness = queue.readiness();
@@ -51,7 +51,7 @@ async fn a_slow_second_copy_refuses_once_and_then_has_the_time_it_needs() {
 
     // This write takes longer than a store of usual speed is allowed.
     let (release, held) = mpsc::channel();
-    disk.hold(held).await;
+    disk.block_until(held).await;
     let unlock = async {
         tokio::time::sleep(Duration::from_millis(700)).await;
         release.send(()).unwrap();
@@ -107,7 +107,7 @@ fn first_growth(leaves: &[Digest]) -> TreeGrowth {
 }
 
 /// Returns the writer of a new store, which has the record `entry(1)`.
-async fn started(database: &TestDatabase) -> (AppendQueue, Digest) {
+async fn start_writer(database: &TestDatabase) -> (AppendQueue, Digest) {
     let settings = DatabaseSettings::default();
     let address = Address::new(&database.url(), &settings).unwrap();
     prepare(&address, &settings).await.unwrap();
@@ -132,7 +132,7 @@ fn commits(database: &TestDatabase) -> usize {
 #[tokio::test]
 async fn the_tree_grows_in_the_transaction_of_the_next_record() {
     for database in TestDatabase::each_store("audit").await {
-        let (queue, leaf) = started(&database).await;
+        let (queue, leaf) = start_writer(&database).await;
         let is_sqlite = database.is_sqlite();
         let before = is_sqlite.then(|| commits(&database));
         let growing = queue.clone();
@@ -156,7 +156,7 @@ async fn the_tree_grows_in_the_transaction_of_the_next_record() {
 #[tokio::test]
 async fn the_tree_grows_without_a_record_and_beside_one_that_is_refused() {
     for database in TestDatabase::each_store("audit").await {
-        let (queue, leaf) = started(&database).await;
+        let (queue, leaf) = start_writer(&database).await;
         let of_call = || RecordEntry {
             call_id: Some("call".to_owned()),
             ..entry(2)

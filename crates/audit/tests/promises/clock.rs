@@ -61,7 +61,7 @@ async fn no_step_of_a_clock_changes_the_order_of_records_or_their_history(store:
             assert_eq!(receipt.sequence(), sequence);
             sequence += 1;
         }
-        log::covered(store, sequence).await;
+        log::wait_for_checkpoint(store, sequence).await;
         signed.push(log::checkpoint(store).await);
         let after = store.records().await;
         assert!(after.iter().map(|it| it.sequence).eq(0..sequence));

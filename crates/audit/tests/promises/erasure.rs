@@ -10,7 +10,9 @@ use wardgate_rpc::client::{
 use wardgate_transparency::{TrustPolicy, leaf_hash};
 
 use crate::details::outcome_about;
-use crate::retention::{LIMIT, ada, append, append_young, apply, covered, key, reader, start};
+use crate::retention::{
+    LIMIT, ada, append, append_young, apply, key, reader, save_checkpoint, start,
+};
 use crate::support::{TestStore, intact, intent, json, keys, on_both_stores, subject};
 
 on_both_stores! {
@@ -74,7 +76,7 @@ async fn a12_a_hold_on_a_data_subject_keeps_the_intent_of_its_first_call(store: 
     append(&service, 300).await;
     append_young(&service).await;
     let files = TempDir::new().unwrap();
-    covered(store, 558, files.path()).await;
+    save_checkpoint(store, 558, files.path()).await;
     service.closer.close().await;
 
     let service = start(store, 30, Vec::new()).await;
@@ -197,7 +199,7 @@ async fn a12_to_erase_a_data_subject_is_refused_under_a_hold_and_leaves_every_pr
         "{target}"
     );
     let files = TempDir::new().unwrap();
-    covered(store, last as u64 + 1, files.path()).await;
+    save_checkpoint(store, last as u64 + 1, files.path()).await;
     let proof = reader(store)
         .await
         .prove(0, CheckpointKind::Signed)

@@ -28,7 +28,7 @@ on_both_stores! {
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Returns a call of `tool`.
-fn called(tool: &str) -> CallFacts {
+fn tool_call(tool: &str) -> CallFacts {
     CallFacts {
         tool: Some(tool.parse().unwrap()),
         ..subject()
@@ -72,7 +72,7 @@ async fn calls_that_may_have_done_something_are_counted(store: &TestStore) {
         (Status::UnknownTool, false),
         (Status::InvalidArguments, false),
     ] {
-        let call = called("export");
+        let call = tool_call("export");
         if status == Status::Ok {
             service.audit.append(&intent(&call), false).await.unwrap();
             assert_eq!(
@@ -94,7 +94,7 @@ async fn calls_that_may_have_done_something_are_counted(store: &TestStore) {
 
 async fn a_call_that_is_decided_counts_those_before_it(store: &TestStore) {
     let service = store.service().await;
-    let calls: Vec<_> = (0..3).map(|_| called("export")).collect();
+    let calls: Vec<_> = (0..3).map(|_| tool_call("export")).collect();
     for call in &calls {
         service.audit.append(&intent(call), false).await.unwrap();
     }
@@ -121,7 +121,7 @@ async fn of_calls_that_are_decided_at_once_each_counts_those_before_it(store: &T
     let decide = |number: usize| {
         let service = &services[number % 2];
         async move {
-            let call = called("export");
+            let call = tool_call("export");
             service.audit.append(&intent(&call), false).await.unwrap();
             let before = count(&service.policy, "export", Some(&call)).await;
             let status = if before < 3 {
@@ -146,9 +146,9 @@ async fn calls_are_those_of_the_caller_of_the_tools_and_within_the_time(store: &
     let service = store.service().await;
     let other = CallFacts {
         subject: "dr.other".to_owned(),
-        ..called("export")
+        ..tool_call("export")
     };
-    for call in [&called("export"), &called("mail"), &other] {
+    for call in [&tool_call("export"), &tool_call("mail"), &other] {
         service
             .audit
             .append(&outcome(call, Status::Ok), false)
@@ -184,7 +184,7 @@ async fn calls_of_a_conversation_and_those_that_released_health_information_are_
     let conversation = |name: &str| Some(Digest::compute(name.as_bytes()));
     let of = |name: &str, tool: &str| CallFacts {
         conversation: conversation(name),
-        ..called(tool)
+        ..tool_call(tool)
     };
     let without_phi = |call: &CallFacts| {
         let mut record = outcome(call, Status::Ok);
@@ -198,7 +198,7 @@ async fn calls_of_a_conversation_and_those_that_released_health_information_are_
         without_phi(&of("a", "records")),
         intent(&of("a", "records")),
         outcome(&of("b", "records"), Status::Ok),
-        outcome(&called("records"), Status::Ok),
+        outcome(&tool_call("records"), Status::Ok),
     ] {
         service.audit.append(&record, false).await.unwrap();
     }
@@ -223,10 +223,10 @@ async fn calls_of_a_conversation_and_those_that_released_health_information_are_
 }
 
 /// Returns a call of `tool`, which has these tags.
-fn tagged(tool: &str, tags: &[&str]) -> CallFacts {
+fn tagged_call(tool: &str, tags: &[&str]) -> CallFacts {
     CallFacts {
         tags: Some(texts(tags).into()),
-        ..called(tool)
+        ..tool_call(tool)
     }
 }
 
@@ -250,13 +250,13 @@ async fn count_by_tag(policy: &AuditClient, tags: &[&str]) -> Result<u64, CallEr
 async fn calls_are_counted_by_the_tags_that_their_tools_had(store: &TestStore) {
     let service = store.service().await;
     for record in [
-        outcome(&tagged("export", &["export", "bulk"]), Status::Ok),
+        outcome(&tagged_call("export", &["export", "bulk"]), Status::Ok),
         // The tool was renamed, and another tool was tagged later.
-        outcome(&tagged("export_v2", &["export"]), Status::Error),
-        outcome(&tagged("dump", &[]), Status::Ok),
-        intent(&tagged("dump", &["export"])),
-        outcome(&tagged("mail", &["mail", "exports"]), Status::Ok),
-        outcome(&tagged("export", &["export"]), Status::Denied),
+        outcome(&tagged_call("export_v2", &["export"]), Status::Error),
+        outcome(&tagged_call("dump", &[]), Status::Ok),
+        intent(&tagged_call("dump", &["export"])),
+        outcome(&tagged_call("mail", &["mail", "exports"]), Status::Ok),
+        outcome(&tagged_call("export", &["export"]), Status::Denied),
     ] {
         service.audit.append(&record, false).await.unwrap();
     }
@@ -286,10 +286,10 @@ async fn calls_are_not_counted_by_tag_if_a_record_among_them_does_not_contain_ta
     store: &TestStore,
 ) {
     let service = store.service().await;
-    let record = outcome(&tagged("export", &["export"]), Status::Ok);
+    let record = outcome(&tagged_call("export", &["export"]), Status::Ok);
     service.audit.append(&record, false).await.unwrap();
     // A denied call does not count, whatever its tags are.
-    let denied = outcome(&called("export"), Status::Denied);
+    let denied = outcome(&tool_call("export"), Status::Denied);
     service.audit.append(&denied, false).await.unwrap();
     // A call that failed before its tool was known has no tags to record, and counts for no tag.
     let without_tool = CallFacts {
@@ -303,7 +303,7 @@ async fn calls_are_not_counted_by_tag_if_a_record_among_them_does_not_contain_ta
     let all = build_query(vec![since(Duration::from_hours(1), &[])], None);
     let all = service.policy.count_calls(all, PATIENCE).await;
     assert_eq!(all.unwrap(), [2]);
-    let untagged = outcome(&called("mail"), Status::Ok);
+    let untagged = outcome(&tool_call("mail"), Status::Ok);
     service.audit.append(&untagged, false).await.unwrap();
     assert_refused_as_untagged(&service.policy).await;
     assert_eq!(count(&service.policy, "mail", None).await, 1);
@@ -319,7 +319,7 @@ async fn calls_are_not_counted_by_tag_while_a_call_whose_intent_does_not_contain
     store: &TestStore,
 ) {
     let service = store.service().await;
-    let running = called("mail");
+    let running = tool_call("mail");
     let record = intent(&running);
     service.audit.append(&record, false).await.unwrap();
     assert_refused_as_untagged(&service.policy).await;
@@ -341,16 +341,16 @@ async fn calls_are_counted_by_tag_within_a_conversation_and_if_they_released_hea
     let conversation = Some(Digest::compute(b"a"));
     let in_conversation = |tags: &[&str]| CallFacts {
         conversation,
-        ..tagged("export", tags)
+        ..tagged_call("export", tags)
     };
-    let mut without_phi = outcome(&tagged("export", &["export"]), Status::Ok);
+    let mut without_phi = outcome(&tagged_call("export", &["export"]), Status::Ok);
     if let Event::Outcome(outcome) = &mut without_phi.event {
         outcome.phi = false;
     }
     for record in [
         outcome(&in_conversation(&["export"]), Status::Ok),
         outcome(&in_conversation(&["mail"]), Status::Ok),
-        outcome(&tagged("export", &["export"]), Status::Ok),
+        outcome(&tagged_call("export", &["export"]), Status::Ok),
         without_phi,
     ] {
         service.audit.append(&record, false).await.unwrap();
@@ -370,7 +370,7 @@ async fn calls_are_counted_by_tag_within_a_conversation_and_if_they_released_hea
     assert_eq!(count(conversation, false).await.unwrap(), 1);
     assert_eq!(count(conversation, true).await.unwrap(), 1);
     // A record without tags prevents only the counts that could contain its call.
-    let mut untagged = outcome(&called("export"), Status::Ok);
+    let mut untagged = outcome(&tool_call("export"), Status::Ok);
     if let Event::Outcome(outcome) = &mut untagged.event {
         outcome.phi = false;
     }
@@ -384,7 +384,7 @@ async fn the_outcome_of_an_abandoned_call_has_the_tags_of_its_intent(store: &Tes
     let clock = TestClock::at(NOW);
     {
         let service = store.service_at(clock.ambient(), 60).await;
-        let record = intent(&tagged("export", &["export"]));
+        let record = intent(&tagged_call("export", &["export"]));
         service.audit.append(&record, false).await.unwrap();
     }
     clock.advance(Duration::from_secs(61));
@@ -398,7 +398,7 @@ async fn requests_about_a_call_are_no_calls(store: &TestStore) {
     let service = store.service().await;
     let asked = CallFacts {
         method: "tasks/get".to_owned(),
-        ..called("export")
+        ..tool_call("export")
     };
     service
         .audit
@@ -412,14 +412,14 @@ async fn a_call_without_an_intent_is_not_counted_for(store: &TestStore) {
     let service = store.service().await;
     let of_other = CallFacts {
         subject: "dr.other".to_owned(),
-        ..called("export")
+        ..tool_call("export")
     };
     service
         .audit
         .append(&intent(&of_other), false)
         .await
         .unwrap();
-    for call in [&called("export"), &of_other] {
+    for call in [&tool_call("export"), &of_other] {
         let selections = vec![since(Duration::from_hours(1), &["export"])];
         let query = build_query(selections, Some(call));
         let refused = service.policy.count_calls(query, PATIENCE).await;

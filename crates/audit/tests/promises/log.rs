@@ -69,7 +69,7 @@ async fn cover_one_in_time(service: &TestService, store: &TestStore, size: u64) 
         let begun = Instant::now();
         service.audit.append(&refusals(size), false).await.unwrap();
         let limit = Duration::from_secs(1) + begun.elapsed() * 2;
-        let waited = covered(store, size).await;
+        let waited = wait_for_checkpoint(store, size).await;
         if waited <= limit {
             return size;
         }
@@ -79,7 +79,7 @@ async fn cover_one_in_time(service: &TestService, store: &TestStore, size: u64) 
 }
 
 /// Waits until a checkpoint covers `size` records.
-pub(crate) async fn covered(store: &TestStore, size: u64) -> Duration {
+pub(crate) async fn wait_for_checkpoint(store: &TestStore, size: u64) -> Duration {
     let begun = Instant::now();
     while checkpoint(store).await.size < size {
         assert!(
@@ -103,10 +103,10 @@ async fn a7_every_record_is_proved_by_a_checkpoint_signed_within_a_second(store:
     let service = store.service().await;
     assert_eq!(checkpoint(store).await, CompactTree::default().head());
     let receipt = service.audit.append(&refusals(1), false).await.unwrap();
-    covered(store, 1).await;
+    wait_for_checkpoint(store, 1).await;
     let size = cover_one_in_time(&service, store, 1).await;
     append(&service, usize::try_from(300 - size).unwrap()).await;
-    covered(store, 300).await;
+    wait_for_checkpoint(store, 300).await;
     assert_eq!(checkpoint(store).await, tree(store).await);
 
     let reader = RecordReader::open(&store.url, &DatabaseSettings::default())
@@ -188,7 +188,7 @@ async fn a_store_without_a_tree_gets_the_same_tree(store: &TestStore) {
     let service = store.service().await;
     assert_eq!(checkpoint(store).await, before);
     append(&service, 1).await;
-    covered(store, 701).await;
+    wait_for_checkpoint(store, 701).await;
     assert_eq!(checkpoint(store).await, tree(store).await);
 }
 
@@ -223,7 +223,7 @@ async fn a7_the_tree_of_a_large_store_is_built_while_it_takes_records(store: &Te
     assert_eq!(still, before);
     let receipt = service.audit.append(&refusals(1), false).await.unwrap();
     assert_eq!(receipt.sequence(), RECORDS);
-    covered(store, RECORDS + 1).await;
+    wait_for_checkpoint(store, RECORDS + 1).await;
     let mut tree = CompactTree::default();
     (0..RECORDS).for_each(|_| tree.append(leaf, |_, _| ()));
     tree.append(*receipt.leaf_hash().as_bytes(), |_, _| ());
@@ -236,7 +236,7 @@ async fn a8_services_on_one_store_sign_one_history(store: &TestStore) {
     for _ in 0..3 {
         tokio::join!(append(&one, 150), append(&other, 150));
         let size = store.records().await.len() as u64;
-        covered(store, size).await;
+        wait_for_checkpoint(store, size).await;
         assert_eq!(checkpoint(store).await, tree(store).await);
     }
 }

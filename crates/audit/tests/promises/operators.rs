@@ -69,15 +69,15 @@ async fn read_sequences(
         .await
 }
 
-fn everything() -> AuditFilter {
+fn all_records() -> AuditFilter {
     AuditFilter::default()
 }
 
 /// Returns the result of each way to read.
 async fn every_answer(operator: &OperatorAuditClient) -> Vec<Option<CallError>> {
     vec![
-        operator.read_records(everything()).await.err(),
-        operator.watch_records(everything()).await.err(),
+        operator.read_records(all_records()).await.err(),
+        operator.watch_records(all_records()).await.err(),
         operator.checkpoint(false, LIMIT).await.err(),
         operator
             .proof(ProofSelector::Sequence(0), false, LIMIT)
@@ -98,7 +98,7 @@ async fn an_operator_whom_the_policy_lets_reads_the_record_and_that_is_on_record
     let (service, _policy) = start_with_auditor(store).await;
     append(&service, 3).await;
     let operator = service.operator(&unverified_token("auditor.lee", ""));
-    let records = operator.read_records(everything()).await.unwrap();
+    let records = operator.read_records(all_records()).await.unwrap();
     // Access is recorded before the first record is read.
     let on_record = record_of(&store.records().await[3]);
     assert_eq!(on_record["event"], "admin_change");
@@ -120,7 +120,7 @@ async fn an_operator_whom_the_policy_lets_reads_the_record_and_that_is_on_record
     let newest = AuditFilter {
         newest_first: true,
         limit: Some(2),
-        ..everything()
+        ..all_records()
     };
     assert_eq!(read_sequences(&operator, newest).await.unwrap(), [3, 2]);
 
@@ -135,7 +135,7 @@ async fn an_operator_whom_the_policy_lets_reads_the_record_and_that_is_on_record
             key: "NUGWI".to_owned(),
         }),
         limit: Some(7),
-        ..everything()
+        ..all_records()
     };
     read_sequences(&operator, typed).await.unwrap();
     let on_record = record_of(&store.records().await[5]);
@@ -173,7 +173,7 @@ async fn an_access_records_a_tool_only_if_records_that_the_operator_may_read_con
     ] {
         let filter = AuditFilter {
             tool: Some(tool.to_owned()),
-            ..everything()
+            ..all_records()
         };
         let client = service.operator(&unverified_token(operator, tenant));
         let found = read_sequences(&client, filter).await;
@@ -209,7 +209,7 @@ async fn whom_no_policy_lets_read_is_refused_and_that_is_on_record(store: &TestS
     // Like every refusal, these are found by their status.
     let denied = AuditFilter {
         status: Some(Status::Denied),
-        ..everything()
+        ..all_records()
     };
     let operator = service.operator(&unverified_token("auditor.lee", ""));
     assert_eq!(
@@ -268,7 +268,7 @@ async fn a_service_reads_by_no_operators_token_and_an_operator_by_no_services_ri
     }
     let as_service = wardgate_rpc::client::AuditClient::new(service.operator_link.clone(), LIMIT);
     for refused in [
-        as_service.query(everything()).await.err(),
+        as_service.query(all_records()).await.err(),
         as_service.checkpoint(LIMIT).await.err(),
         as_service.proof(0, LIMIT).await.err(),
         as_service
@@ -294,7 +294,7 @@ async fn p2_nothing_of_the_record_is_released_while_it_takes_no_record() {
     );
     lock.rollback().await.unwrap();
     service.ready().await;
-    let read_now = read_sequences(&operator, everything()).await.unwrap();
+    let read_now = read_sequences(&operator, all_records()).await.unwrap();
     assert_eq!(read_now.first(), Some(&0));
 }
 
@@ -315,13 +315,13 @@ async fn an_operator_of_a_tenant_reads_what_that_tenant_did(store: &TestStore) {
     append_of(&service, &["north", "south", "north", "south", "", "north"]).await;
     let north = service.operator(&unverified_token("auditor.lee", "north"));
     assert_eq!(
-        read_sequences(&north, everything()).await.unwrap(),
+        read_sequences(&north, all_records()).await.unwrap(),
         [0, 2, 5]
     );
     let newest = AuditFilter {
         newest_first: true,
         limit: Some(3),
-        ..everything()
+        ..all_records()
     };
     // The access of the operator belongs to the tenant and is included. Records of other tenants do not count towards the
     // limit.
@@ -345,7 +345,10 @@ async fn an_operator_of_a_tenant_reads_what_that_tenant_did(store: &TestStore) {
 }
 
 /// Returns the damage that a query of `operator` reports, and the number of records.
-async fn reported(operator: &OperatorAuditClient, filter: AuditFilter) -> (Vec<String>, usize) {
+async fn read_damage_reports(
+    operator: &OperatorAuditClient,
+    filter: AuditFilter,
+) -> (Vec<String>, usize) {
     let found = operator.read_records(filter).await.unwrap();
     let found: Vec<_> = found.try_collect().await.unwrap();
     let reports: Vec<_> = found
@@ -388,22 +391,22 @@ async fn an_operator_of_a_tenant_learns_that_records_may_be_missing_but_not_whos
     let of_all = service.operator(&unverified_token("auditor.lee", ""));
     let north = service.operator(&unverified_token("auditor.lee", "north"));
 
-    let (reports, _) = reported(&of_all, everything()).await;
+    let (reports, _) = read_damage_reports(&of_all, all_records()).await;
     let [report] = &reports[..] else {
         panic!("{reports:?}")
     };
     assert!(report.starts_with("record "), "{report}");
-    let (reports, records) = reported(&north, everything()).await;
+    let (reports, records) = read_damage_reports(&north, all_records()).await;
     assert_eq!(reports, [NOTICE]);
     assert!((1..40).contains(&records), "{records}");
     // The answer does not depend on whether the filter selects the record of another tenant.
     let by_user = |user: &str| AuditFilter {
         subject: Some(user.to_owned()),
-        ..everything()
+        ..all_records()
     };
     let by_call = |call: &CallFacts| AuditFilter {
         call_id: Some(call.call_id.to_string()),
-        ..everything()
+        ..all_records()
     };
     for filter in [
         by_user("dr.south"),
@@ -412,7 +415,7 @@ async fn an_operator_of_a_tenant_learns_that_records_may_be_missing_but_not_whos
         by_call(&subject()),
     ] {
         let shown = format!("{filter:?}");
-        let answer = reported(&north, filter).await;
+        let answer = read_damage_reports(&north, filter).await;
         assert_eq!(answer, (vec![NOTICE.to_owned()], 0), "{shown}");
     }
     let proof_of = async |operator: &OperatorAuditClient, call: &CallFacts| {
@@ -444,17 +447,17 @@ async fn an_operator_of_a_tenant_gets_no_notice_if_only_an_index_is_corrupt() {
     let (service, _policy) = start_with_auditor(&store).await;
     let denied = AuditFilter {
         status: Some(Status::Denied),
-        ..everything()
+        ..all_records()
     };
     let of_all = service.operator(&unverified_token("auditor.lee", ""));
-    let (reports, records) = reported(&of_all, denied.clone()).await;
+    let (reports, records) = read_damage_reports(&of_all, denied.clone()).await;
     let [report] = &reports[..] else {
         panic!("{reports:?}")
     };
     let is_of_index = report.starts_with("an index of the database is corrupt");
     assert!(is_of_index && records == 5, "{report}: {records}");
     let north = service.operator(&unverified_token("auditor.lee", "north"));
-    assert_eq!(reported(&north, denied).await, (Vec::new(), 5));
+    assert_eq!(read_damage_reports(&north, denied).await, (Vec::new(), 5));
 }
 
 async fn a_watch_gives_each_record_once_it_is_durable(store: &TestStore) {
@@ -463,7 +466,7 @@ async fn a_watch_gives_each_record_once_it_is_durable(store: &TestStore) {
     let operator = service.operator(&unverified_token("auditor.lee", ""));
     let of_doctor = AuditFilter {
         subject: Some("dr.yenji".to_owned()),
-        ..everything()
+        ..all_records()
     };
     let from_now = operator.watch_records(of_doctor.clone()).await.unwrap();
     let mut from_now = from_now.boxed();
@@ -496,23 +499,23 @@ async fn a_watch_gives_each_record_once_it_is_durable(store: &TestStore) {
     for bounded in [
         AuditFilter {
             limit: Some(1),
-            ..everything()
+            ..all_records()
         },
         AuditFilter {
             newest_first: true,
-            ..everything()
+            ..all_records()
         },
         AuditFilter {
             until: Some(start()),
-            ..everything()
+            ..all_records()
         },
         AuditFilter {
             before_sequence: Some(1),
-            ..everything()
+            ..all_records()
         },
         AuditFilter {
             from_sequence: 1,
-            ..everything()
+            ..all_records()
         },
     ] {
         let refused = operator.watch_records(bounded).await.err().unwrap();
@@ -523,7 +526,7 @@ async fn a_watch_gives_each_record_once_it_is_durable(store: &TestStore) {
 async fn a_watch_ends_once_the_policy_no_longer_permits_it(store: &TestStore) {
     let (service, policy) = start_with_auditor(store).await;
     let operator = service.operator(&unverified_token("auditor.lee", ""));
-    let watch = operator.watch_records(everything()).await.unwrap();
+    let watch = operator.watch_records(all_records()).await.unwrap();
     pin_mut!(watch);
     append(&service, 1).await;
     let found = watch.next().await.unwrap().unwrap();
@@ -654,7 +657,7 @@ async fn a_cancelled_reading_stops_the_scan() {
         .link;
     let token = BearerToken::new(&unverified_token("auditor.lee", ""));
     let operator = OperatorAuditClient::new(link.transport, token);
-    let mut reading = operator.read_records(everything()).await.unwrap().boxed();
+    let mut reading = operator.read_records(all_records()).await.unwrap().boxed();
     assert_eq!(intact(reading.next().await.unwrap().unwrap()).sequence, 0);
     // The server shuts down once no request is in flight, but this stream is.
     stop.send(()).unwrap();

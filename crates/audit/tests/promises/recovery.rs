@@ -16,7 +16,7 @@ on_both_stores! {
 }
 
 /// Returns the call ids of the outcomes `unknown`.
-fn closed(records: &[StoredRecord]) -> Vec<String> {
+fn calls_with_unknown_outcome(records: &[StoredRecord]) -> Vec<String> {
     let unknown = records
         .iter()
         .map(json)
@@ -63,7 +63,7 @@ async fn a6_every_abandoned_intent_has_an_outcome_before_readiness(store: &TestS
         .iter()
         .map(|call| call.call_id.to_string())
         .collect();
-    let mut found = closed(&records);
+    let mut found = calls_with_unknown_outcome(&records);
     expected.sort_unstable();
     found.sort_unstable();
     assert_eq!(found, expected);
@@ -110,15 +110,15 @@ async fn what_the_only_process_left_open_is_closed_before_readiness_whatever_its
 
     // While another process uses the store, its call may still be running.
     let beside = start(CallingProcesses::ThisProcess).await;
-    assert_eq!(closed(&store.records().await), [""; 0]);
+    assert_eq!(calls_with_unknown_outcome(&store.records().await), [""; 0]);
     drop((beside, earlier));
     // Callers in other processes may have outlived their audit service.
     drop(start(CallingProcesses::OtherProcesses).await);
-    assert_eq!(closed(&store.records().await), [""; 0]);
+    assert_eq!(calls_with_unknown_outcome(&store.records().await), [""; 0]);
 
     let service = start(CallingProcesses::ThisProcess).await;
     assert!(service.readiness.borrow().is_ready());
-    let closed = closed(&store.records().await);
+    let closed = calls_with_unknown_outcome(&store.records().await);
     assert_eq!(closed, [abandoned.call_id.to_string()]);
 }
 
@@ -140,7 +140,7 @@ async fn an_intent_that_becomes_too_old_is_closed_while_the_service_runs(store: 
     let closed = async {
         loop {
             looks.tick().await;
-            let closed = closed(&store.records().await);
+            let closed = calls_with_unknown_outcome(&store.records().await);
             if !closed.is_empty() {
                 return closed;
             }

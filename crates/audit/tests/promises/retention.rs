@@ -111,7 +111,7 @@ async fn calls_are_not_counted_where_records_of_the_time_were_removed(store: &Te
     let service = start(store, 30, Vec::new()).await;
     append(&service, 300).await;
     append_young(&service).await;
-    covered(store, 301, files.path()).await;
+    save_checkpoint(store, 301, files.path()).await;
     service.closer.close().await;
     let service = start(store, 30, Vec::new()).await;
     let count = async |days: u64| {
@@ -142,7 +142,7 @@ async fn calls_are_not_counted_where_records_of_the_time_were_removed(store: &Te
 }
 
 /// Waits until the newest checkpoint covers `size` records, and writes the checkpoint to a file.
-pub(crate) async fn covered(store: &TestStore, size: u64, files: &Path) -> PathBuf {
+pub(crate) async fn save_checkpoint(store: &TestStore, size: u64, files: &Path) -> PathBuf {
     let begun = Instant::now();
     loop {
         let note = reader(store).await.checkpoint(CheckpointKind::Signed).await;
@@ -186,10 +186,10 @@ async fn a12_what_is_older_is_removed_in_whole_bundles_and_every_proof_goes_on(s
     let [before, after, later] = ["before", "after", "later"].map(|name| files.path().join(name));
     let service = start(store, 30, Vec::new()).await;
     append(&service, 100).await;
-    let early = covered(store, 100, files.path()).await;
+    let early = save_checkpoint(store, 100, files.path()).await;
     append(&service, 600).await;
     append_young(&service).await;
-    let kept = covered(store, 701, files.path()).await;
+    let kept = save_checkpoint(store, 701, files.path()).await;
     export(store, &before).await;
     service.closer.close().await;
 
@@ -219,7 +219,7 @@ async fn a12_what_is_older_is_removed_in_whole_bundles_and_every_proof_goes_on(s
     assert_eq!(actions, ["audit.retention", "audit.prune"]);
     assert_eq!(json(&records[190])["target"], "below=512");
     // Kept records can be proved, and removed ones cannot.
-    covered(store, 703, files.path()).await;
+    save_checkpoint(store, 703, files.path()).await;
     let policy = TrustPolicy::of_log(key());
     for sequence in [512, 600, 702] {
         let proof = reader(store)
@@ -263,7 +263,7 @@ async fn a12_what_is_older_is_removed_in_whole_bundles_and_every_proof_goes_on(s
     service.closer.close().await;
     let service = start(store, 30, Vec::new()).await;
     append(&service, 3).await;
-    covered(store, 706, files.path()).await;
+    save_checkpoint(store, 706, files.path()).await;
     assert_eq!(apply(&ada(&service)).await, 512);
     service.closer.close().await;
     export(store, &later).await;
@@ -292,7 +292,7 @@ async fn a12_what_is_young_held_or_not_exported_is_kept(store: &TestStore) {
     append(&service, 599).await;
     append_young(&service).await;
     let files = TempDir::new().unwrap();
-    covered(store, 857, files.path()).await;
+    save_checkpoint(store, 857, files.path()).await;
     service.closer.close().await;
 
     // Six years is the default.
@@ -423,7 +423,7 @@ async fn a12_records_that_were_changed_are_not_removed(store: &TestStore) {
     append(&service, 300).await;
     append_young(&service).await;
     let files = TempDir::new().unwrap();
-    covered(store, 603, files.path()).await;
+    save_checkpoint(store, 603, files.path()).await;
     service.closer.close().await;
     // The bytes and the hash of the record match each other, but not the tree.
     let permit = if store.is_sqlite() {
@@ -459,7 +459,7 @@ async fn a12_a_clock_that_is_far_ahead_removes_nothing(store: &TestStore) {
         append_young(&service).await;
     }
     let files = TempDir::new().unwrap();
-    covered(store, 300, files.path()).await;
+    save_checkpoint(store, 300, files.path()).await;
     service.closer.close().await;
     let ahead = TestClock::at(now.as_seconds() + 3_000 * 86_400);
     let service = start_at(store, 30, Vec::new(), ahead.ambient()).await;

@@ -89,7 +89,7 @@ fn files(copy: &Path) -> Vec<PathBuf> {
 }
 
 /// Returns every record of the store, in the form of a line of the copy.
-async fn expected(store: &TestStore) -> Vec<String> {
+async fn expected_lines(store: &TestStore) -> Vec<String> {
     let records = store.records().await.into_iter().map(|stored| {
         let record = String::from_utf8(stored.record.to_vec()).unwrap();
         format!(r#"{{"sequence":{},"record":{record}}}"#, stored.sequence)
@@ -110,9 +110,9 @@ async fn what_is_acknowledged_is_in_both_places(store: &TestStore) {
     let copy = directory();
     let service = service(&store.url, copy.path()).await;
     append(&service, 1).await;
-    assert_eq!(lines(copy.path()), expected(store).await);
+    assert_eq!(lines(copy.path()), expected_lines(store).await);
     append(&service, 300).await;
-    assert_eq!(lines(copy.path()), expected(store).await);
+    assert_eq!(lines(copy.path()), expected_lines(store).await);
     service.closer.close().await;
     let verified = verifier().verify(copy.path(), |_, _| ()).unwrap();
     assert_eq!(verified.checkpoint.head.size, 301);
@@ -159,7 +159,7 @@ async fn processes_on_one_store_share_a_second_copy(store: &TestStore) {
     // The files of a process contain the records that it acknowledged, and all records before them.
     let own = fs::read_to_string(&files(copy.path())[0]).unwrap();
     let own: Vec<_> = own.lines().collect();
-    assert_eq!(own, expected(store).await);
+    assert_eq!(own, expected_lines(store).await);
     assert_eq!(receipts[0].sequence(), 6);
     second.closer.close().await;
     first.closer.close().await;
@@ -192,11 +192,11 @@ async fn p2_no_record_while_the_second_copy_is_gone(store: &TestStore) {
     fs::remove_dir(copy.path()).unwrap();
     fs::rename(&elsewhere, copy.path()).unwrap();
     service.ready().await;
-    assert_eq!(lines(copy.path()), expected(store).await);
+    assert_eq!(lines(copy.path()), expected_lines(store).await);
     for record in &records {
         service.audit.append(record, true).await.unwrap();
     }
-    assert_eq!(lines(copy.path()), expected(store).await);
+    assert_eq!(lines(copy.path()), expected_lines(store).await);
     assert_eq!(store.records().await.len(), 9);
 
     // A new disk in the same place gets all records.
@@ -207,7 +207,7 @@ async fn p2_no_record_while_the_second_copy_is_gone(store: &TestStore) {
     fs::write(copy.path().join("wardgate-second-copy"), "").unwrap();
     service.ready().await;
     service.audit.append(&refused, true).await.unwrap();
-    assert_eq!(lines(copy.path()), expected(store).await);
+    assert_eq!(lines(copy.path()), expected_lines(store).await);
 }
 
 async fn a_start_adds_what_the_second_copy_lacks(store: &TestStore) {
@@ -223,14 +223,14 @@ async fn a_start_adds_what_the_second_copy_lacks(store: &TestStore) {
     assert!(started.readiness.borrow().is_ready());
     let mut all = lines(copy.path());
     assert_eq!(all.remove(2), r#"{"sequence":2,"rec"#);
-    assert_eq!(all, expected(store).await);
+    assert_eq!(all, expected_lines(store).await);
     started.closer.close().await;
     verifier().verify(copy.path(), |_, _| ()).unwrap();
 
     // An empty disk gets all records.
     let empty = directory();
     drop(service(&store.url, empty.path()).await);
-    assert_eq!(lines(empty.path()), expected(store).await);
+    assert_eq!(lines(empty.path()), expected_lines(store).await);
     let unmarked = tempfile::tempdir().unwrap();
     let refused = refusal(store, unmarked.path()).await.to_string();
     assert!(
@@ -357,7 +357,7 @@ async fn on_a_small_disk(disk: &Path) {
     service.audit.append(&refused, true).await.unwrap();
     assert_eq!(
         lines(disk),
-        expected(&store).await,
+        expected_lines(&store).await,
         "what did not fit left no trace"
     );
     // The free space of the disk of the copy counts, like that of the disk of the store.

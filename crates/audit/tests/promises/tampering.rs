@@ -102,7 +102,7 @@ fn sign(entries: &[Vec<u8>]) -> SignedNote {
 }
 
 /// Returns `entries` with one entry replaced.
-fn forked(entries: &[Vec<u8>], at: usize) -> Vec<Vec<u8>> {
+fn fork_entries(entries: &[Vec<u8>], at: usize) -> Vec<Vec<u8>> {
     let mut forked = entries.to_vec();
     forked[at] = REPLACED.to_vec();
     forked
@@ -295,7 +295,7 @@ fn a10_an_older_log_and_a_fork_are_refused_by_who_kept_a_checkpoint() {
         }
     }
     for at in (0..entries.len()).step_by(step()) {
-        write_export(&export, &forked(&entries, at));
+        write_export(&export, &fork_entries(&entries, at));
         assert!(is_accepted(&export));
         for size in sizes() {
             let accepted = is_accepted_since(&export, Some(kept(size)));
@@ -305,7 +305,7 @@ fn a10_an_older_log_and_a_fork_are_refused_by_who_kept_a_checkpoint() {
 }
 
 /// Returns checkpoints of all lengths of [`OLDER`], cosigned by two witnesses, and the policy that requires both.
-fn cosigned(entries: &[Vec<u8>]) -> (Vec<SignedNote>, String) {
+fn cosigned_checkpoints(entries: &[Vec<u8>]) -> (Vec<SignedNote>, String) {
     let witness = |name: &str, seed| Cosigner::from_pkcs8(name, &log_key(seed)).unwrap();
     let witnesses = [
         witness("witness.example/w1", 2),
@@ -331,7 +331,7 @@ fn cosigned(entries: &[Vec<u8>]) -> (Vec<SignedNote>, String) {
 /// Changes a bit of every byte of checkpoints whose policy requires the cosignatures of two witnesses.
 #[test]
 fn a10_every_byte_of_a_cosigned_checkpoint_counts() {
-    let (notes, policy) = cosigned(&entries());
+    let (notes, policy) = cosigned_checkpoints(&entries());
     let policy: TrustPolicy = policy.parse().unwrap();
     let is_accepted = |note: &[u8]| {
         let note = std::str::from_utf8(note).ok();
@@ -362,13 +362,13 @@ fn write_log(directory: &Path) {
     for proof in proofs(&entries) {
         write(format!("proofs/{}", proof.index), proof.to_string());
     }
-    let (notes, policy) = cosigned(&entries);
+    let (notes, policy) = cosigned_checkpoints(&entries);
     write("policy".to_owned(), policy);
     for (size, note) in OLDER.into_iter().zip(notes) {
         write(format!("cosigned/{size}"), note.to_string());
     }
     for at in 0..entries.len() {
-        let fork = sign(&forked(&entries, at));
+        let fork = sign(&fork_entries(&entries, at));
         write(format!("forks/{at}"), fork.to_string());
     }
     for (position, old_size) in OLDER.into_iter().enumerate() {

@@ -284,7 +284,7 @@ async fn dispatch(
         method if let Some(of_tasks) = tasks::TaskMethod::named(method) => {
             tasks::answer(&gateway.pipeline, post, request, version, of_tasks, slot).await
         }
-        method if let Some(of_approvals) = ApprovalMethod::named(method) => {
+        method if let Some(of_approvals) = ApprovalMethod::from_name(method) => {
             let approver = Approver {
                 caller: Arc::clone(&post.caller),
                 client_ip: post.client_ip.clone(),
@@ -293,7 +293,7 @@ async fn dispatch(
             let approvals = gateway.pipeline.approvals();
             Box::pin(approvals.answer(request, version, of_approvals, approver)).await
         }
-        method if let Some(of_revocations) = RevocationMethod::named(method) => {
+        method if let Some(of_revocations) = RevocationMethod::from_name(method) => {
             let operator = &post.caller;
             let answer = (gateway.revocations).answer(request, version, of_revocations, operator);
             Box::pin(answer).await

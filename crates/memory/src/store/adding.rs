@@ -17,7 +17,7 @@ use super::row::{
     ConversationRow, MessageRow, MessageSlot, UnlockedConversation, message, role_number,
     source_number, state, state_number,
 };
-use super::{CallRights, MemoryStore, signed, unsigned, within};
+use super::{CallRights, MemoryStore, to_i64, to_u64, within};
 use crate::Error;
 use crate::owner::Owner;
 use crate::sealing::{MasterKey, WordKey};
@@ -163,7 +163,7 @@ impl AdditionTransaction<'_> {
         let mut stored = Vec::with_capacity(entries.len());
         for entry in entries {
             let found = match &entry.message.id {
-                Some(id) => self.found(id).await?,
+                Some(id) => self.find_message(id).await?,
                 None => None,
             };
             stored.push(match found {
@@ -214,7 +214,7 @@ impl AdditionTransaction<'_> {
     }
 
     /// Returns the message with this id, or `None` if it does not exist or was cleared.
-    async fn found(&mut self, id: &MessageId) -> Result<Option<Message>, Error> {
+    async fn find_message(&mut self, id: &MessageId) -> Result<Option<Message>, Error> {
         let number = self.conversation.number;
         let key = [number.into(), id.as_str().into()];
         let row: Option<MessageRow> = self.transaction.row(BY_ID, key).await?;
@@ -243,11 +243,11 @@ impl AdditionTransaction<'_> {
         {
             return Err(Error::TurnOver(progress.state.as_str()));
         }
-        if message.covers_to > unsigned(self.last) {
+        if message.covers_to > to_u64(self.last) {
             let problem = "is not the position of an earlier message";
             return Err(InvalidMessage::field("covers_to", problem).into());
         }
-        let size = signed(size(&message) as u64);
+        let size = to_i64(size(&message) as u64);
         self.make_room_in_turn(turn, size)?;
         self.last += 1;
         let position = self.last;
@@ -276,8 +276,8 @@ impl AdditionTransaction<'_> {
             state_number(state).into(),
             role_number(message.role).into(),
             source_number(message.source).into(),
-            signed(message.covers_to).into(),
-            signed(characters as u64).into(),
+            to_i64(message.covers_to).into(),
+            to_i64(characters as u64).into(),
             size.into(),
             self.now.as_micros().into(),
             call_rights.map(|given| bytes(given.policy_hash)).into(),
@@ -291,7 +291,7 @@ impl AdditionTransaction<'_> {
         self.index(number, &message).await?;
         Ok(Message {
             id,
-            position: unsigned(position),
+            position: to_u64(position),
             turn: turn.map(|(turn, _)| turn.clone()),
             time: self.now,
             role: message.role,
@@ -376,7 +376,7 @@ impl AdditionTransaction<'_> {
                 ];
                 let ended = self.transaction.execute(END_TURN, values).await?;
                 if target == TurnState::Complete {
-                    self.complete += added + signed(ended);
+                    self.complete += added + to_i64(ended);
                 }
                 Ok(())
             }

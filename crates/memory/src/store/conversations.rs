@@ -6,7 +6,7 @@ use wardgate_domain::{
 
 use super::changes::{ChangeKind, log_change};
 use super::row::{ConversationRow, conversation, held, owner_digest};
-use super::{MemoryStore, unsigned, within};
+use super::{MemoryStore, to_u64, within};
 use crate::Error;
 use crate::owner::Owner;
 use wardgate_store::{Transaction, Value};
@@ -120,7 +120,7 @@ impl MemoryStore {
                 now.as_micros().into(),
             ];
             let made = transaction.execute(MAKE, row).await? > 0;
-            let found = owned(&mut transaction, owner, id).await?;
+            let found = fetch_conversation(&mut transaction, owner, id).await?;
             if made {
                 let enough = [
                     owner_digest(owner).into(),
@@ -150,7 +150,7 @@ impl MemoryStore {
     ) -> Result<Option<Conversation>, Error> {
         within(async {
             let mut transaction = self.database.begin_read().await?;
-            let found = owned(&mut transaction, owner, id.as_str()).await;
+            let found = fetch_conversation(&mut transaction, owner, id.as_str()).await;
             transaction.commit().await?;
             match found {
                 Ok(row) => Ok(Some(row.to_conversation()?)),
@@ -277,7 +277,7 @@ impl SkeletonRow {
             subject: self.subject,
             created_at: Timestamp::from_micros(self.created_at),
             updated_at: Timestamp::from_micros(self.updated_at),
-            messages: unsigned(self.messages),
+            messages: to_u64(self.messages),
             held: self.held,
             erased_at: self.erased_at.map(Timestamp::from_micros),
         })
@@ -285,7 +285,7 @@ impl SkeletonRow {
 }
 
 /// Returns the owner's conversation `id`. Fails if it does not exist.
-pub(super) async fn owned(
+pub(super) async fn fetch_conversation(
     transaction: &mut Transaction,
     owner: &Owner,
     id: &str,
@@ -295,7 +295,7 @@ pub(super) async fn owned(
     found.ok_or(Error::UnknownConversation)
 }
 
-/// Like [`owned`], but locks the row until the transaction ends.
+/// Like [`fetch_conversation`], but locks the row until the transaction ends.
 pub(super) async fn owned_and_locked(
     transaction: &mut Transaction,
     owner: &Owner,

@@ -242,7 +242,7 @@ impl MemoryStore {
     }
 
     /// Returns a bounded number of conversations of `tenant` that have not changed since that time and are not held.
-    pub(crate) async fn expired(
+    pub(crate) async fn expired_conversations(
         &self,
         tenant: &str,
         unchanged_since: Timestamp,

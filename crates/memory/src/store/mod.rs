@@ -220,11 +220,11 @@ async fn within<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Er
 }
 
 /// Converts a count or a position to the type of the database. Such numbers are far below the maximum of an `i64`.
-fn signed(number: u64) -> i64 {
+fn to_i64(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-fn unsigned(number: i64) -> u64 {
+fn to_u64(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
 

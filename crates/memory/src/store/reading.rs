@@ -4,12 +4,12 @@
 
 use wardgate_domain::{Conversation, ConversationId, ConversationKey, Role, TurnId, TurnState};
 
-use super::conversations::{BY_KEY, owned};
+use super::conversations::{BY_KEY, fetch_conversation};
 use super::row::{
     ConversationRow, GroundingRow, MessageRow, UnlockedConversation, ground, message, role_number,
     state,
 };
-use super::{GroundingResult, MemoryStore, StoredMessage, signed, unsigned, within};
+use super::{GroundingResult, MemoryStore, StoredMessage, to_i64, to_u64, within};
 use crate::Error;
 use crate::owner::Owner;
 use wardgate_store::{Transaction, Value};
@@ -127,7 +127,7 @@ impl MessageOutline {
     /// Returns an estimate of the number of tokens: a quarter of the characters, as is customary if the tokenizer of
     /// the model is unknown.
     fn tokens(&self) -> i64 {
-        unsigned(self.characters)
+        to_u64(self.characters)
             .div_ceil(4)
             .try_into()
             .unwrap_or(i64::MAX)
@@ -202,7 +202,7 @@ impl MemoryStore {
         let mut transaction = self.database.begin_read().await?;
         let row = match which {
             ConversationSelector::Own(owner, id) => {
-                owned(&mut transaction, owner, id.as_str()).await?
+                fetch_conversation(&mut transaction, owner, id.as_str()).await?
             }
             ConversationSelector::Key(key) => {
                 let found = transaction.row(BY_KEY, [key.to_string().into()]).await?;
@@ -236,12 +236,12 @@ impl ConversationSnapshot {
             .summary_before(first, newest_first.len() > fitting)
             .await?;
         let covered = summary.as_ref().map_or(0, |(_, covers_to)| *covers_to);
-        let uncovered = self.uncovered(covered, first).await?;
+        let uncovered = self.count_uncovered(covered, first).await?;
         if let Some((summary, _)) = summary {
             rows.insert(0, summary);
         }
         Ok(Window {
-            reading: self.reading(rows).await?,
+            reading: self.excerpt_from_rows(rows).await?,
             uncovered,
         })
     }
@@ -266,10 +266,10 @@ impl ConversationSnapshot {
         Ok(covers.then_some((summary, covers_to)))
     }
 
-    async fn uncovered(&mut self, covered: i64, first: i64) -> Result<u64, Error> {
+    async fn count_uncovered(&mut self, covered: i64, first: i64) -> Result<u64, Error> {
         let above = covered.max(self.row.cleared_to);
         let count = self.count_between(above, first, MAX_UNCOVERED).await?;
-        Ok(unsigned(count))
+        Ok(to_u64(count))
     }
 
     /// Counts the messages after `above` and before `below`, up to `most`.
@@ -285,14 +285,14 @@ impl ConversationSnapshot {
     }
 
     async fn page(&mut self, after: u64, limit: u32) -> Result<(ConversationExcerpt, bool), Error> {
-        let after = signed(after).max(self.row.cleared_to);
+        let after = to_i64(after).max(self.row.cleared_to);
         let bounds = [
             self.row.number.into(),
             after.into(),
             Value::Integer(i64::from(limit) + 1),
         ];
         let outlines: Vec<MessageOutline> = self.transaction.rows(NEXT, bounds).await?;
-        let fitting = fitting(&outlines, limit, 0);
+        let fitting = count_fitting(&outlines, limit, 0);
         let more = outlines.len() > fitting;
         let (first, last) = match outlines[..fitting] {
             [] => (i64::MAX, i64::MAX),
@@ -300,7 +300,7 @@ impl ConversationSnapshot {
         };
         let span = self.span(first, last);
         let rows: Vec<MessageRow> = self.transaction.rows(ALL_BETWEEN, span).await?;
-        Ok((self.reading(rows).await?, more))
+        Ok((self.excerpt_from_rows(rows).await?, more))
     }
 
     async fn turn(
@@ -316,7 +316,7 @@ impl ConversationSnapshot {
         let Some(state_number) = rows.first().map(|row| row.state) else {
             return Ok(None);
         };
-        let reading = self.reading(rows).await?;
+        let reading = self.excerpt_from_rows(rows).await?;
         Ok(Some((state(state_number)?, reading)))
     }
 
@@ -324,15 +324,18 @@ impl ConversationSnapshot {
         [self.row.number.into(), first.into(), last.into()]
     }
 
-    async fn reading(&mut self, rows: Vec<MessageRow>) -> Result<ConversationExcerpt, Error> {
+    async fn excerpt_from_rows(
+        &mut self,
+        rows: Vec<MessageRow>,
+    ) -> Result<ConversationExcerpt, Error> {
         let opened = rows.into_iter().map(|row| self.unlocked.open(row));
         let messages = opened.collect::<Result<_, _>>()?;
-        reading(&mut self.transaction, &self.row, &self.unlocked, messages).await
+        read_excerpt(&mut self.transaction, &self.row, &self.unlocked, messages).await
     }
 }
 
 /// Returns `messages` of the conversation `row` with the tool results on which they are based.
-pub(super) async fn reading(
+pub(super) async fn read_excerpt(
     transaction: &mut Transaction,
     row: &ConversationRow,
     unlocked: &UnlockedConversation,
@@ -342,25 +345,25 @@ pub(super) async fn reading(
     let bounds = [
         row.number.into(),
         row.cleared_to.into(),
-        signed(rests_up_to.unwrap_or(0)).into(),
+        to_i64(rests_up_to.unwrap_or(0)).into(),
         (MAX_GROUNDS + 1).into(),
     ];
     let mut grounds: Vec<GroundingRow> = transaction.rows(GROUNDS, bounds).await?;
-    let too_many = signed(grounds.len() as u64) > MAX_GROUNDS;
+    let too_many = to_i64(grounds.len() as u64) > MAX_GROUNDS;
     let beyond = too_many.then(|| grounds.pop()).flatten();
     let grounds = grounds.into_iter().map(|row| unlocked.open_ground(row));
     Ok(ConversationExcerpt {
         conversation: row.to_conversation()?,
         messages,
         grounds: grounds.collect::<Result<_, _>>()?,
-        unjudged_from: beyond.map(|row| unsigned(row.position)),
+        unjudged_from: beyond.map(|row| to_u64(row.position)),
     })
 }
 
 /// Returns how many of the newest messages make a window. A window never begins with results whose calls it leaves out,
 /// because models refuse such input.
 fn window_of(newest_first: &[MessageOutline], max_messages: u32, max_tokens: u32) -> usize {
-    let mut fitting = fitting(newest_first, max_messages, max_tokens);
+    let mut fitting = count_fitting(newest_first, max_messages, max_tokens);
     while let Some(before) = newest_first.get(fitting)
         && let Some(first) = fitting.checked_sub(1).map(|index| &newest_first[index])
         && first.role == role_number(Role::Tool)
@@ -373,7 +376,7 @@ fn window_of(newest_first: &[MessageOutline], max_messages: u32, max_tokens: u32
 }
 
 /// Returns how many of `outlines`, from the first on, fit into a response.
-fn fitting(outlines: &[MessageOutline], max_messages: u32, max_tokens: u32) -> usize {
+fn count_fitting(outlines: &[MessageOutline], max_messages: u32, max_tokens: u32) -> usize {
     let max_messages = usize::try_from(max_messages).unwrap_or(usize::MAX);
     let (mut tokens, mut bytes) = (0, 0);
     let fits = |outline: &&MessageOutline| {

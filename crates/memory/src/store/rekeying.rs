@@ -14,8 +14,8 @@ use wardgate_domain::ConversationKey;
 use wardgate_store::{Statement, Transaction, Value};
 
 use super::adding::{INSERT_WORDS, is_searchable};
-use super::row::{ConversationRow, MessageRow, UnlockedConversation, conversation, regrounded};
-use super::{MemoryStore, unsigned, within};
+use super::row::{ConversationRow, MessageRow, UnlockedConversation, conversation, rekey_grounds};
+use super::{MemoryStore, to_u64, within};
 use crate::Error;
 use crate::owner::Owner;
 use crate::words;
@@ -159,7 +159,7 @@ impl MemoryStore {
             }
             let remaining: Option<(i64,)> = transaction.row(REMAINING, []).await?;
             transaction.commit().await?;
-            Ok(Some(unsigned(remaining.map_or(0, |(count,)| count))))
+            Ok(Some(to_u64(remaining.map_or(0, |(count,)| count))))
         })
         .await
     }
@@ -320,7 +320,7 @@ impl BatchTransaction<'_> {
                 }
             }
             let grounds = indexed.grounds.as_deref();
-            let moved = grounds.and_then(|it| regrounded(&stored, it, &self.store.keys));
+            let moved = grounds.and_then(|it| rekey_grounds(&stored, it, &self.store.keys));
             if let Some(grounds) = moved {
                 let values = [indexed.number.into(), grounds.into()];
                 self.transaction.execute(REGROUND, values).await?;

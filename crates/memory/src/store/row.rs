@@ -9,7 +9,7 @@ use wardgate_domain::{
     Source, Timestamp, TurnState,
 };
 
-use super::{CallRights, GroundingResult, MemoryStore, StoredMessage, signed, unsigned};
+use super::{CallRights, GroundingResult, MemoryStore, StoredMessage, to_i64, to_u64};
 use crate::Error;
 use crate::owner::Owner;
 use crate::sealing::{DataKey, MasterKey, MasterKeys};
@@ -88,7 +88,7 @@ impl ConversationRow {
             key: self.key()?,
             created_at: Timestamp::from_micros(self.created_at),
             updated_at: Timestamp::from_micros(self.updated_at),
-            messages: unsigned(self.messages),
+            messages: to_u64(self.messages),
             held: self.held,
             shared: false,
         })
@@ -240,7 +240,7 @@ impl UnlockedConversation {
             turn: slot.turn,
             role: role_number(message.role),
             source: source_number(message.source),
-            covers_to: signed(message.covers_to),
+            covers_to: to_i64(message.covers_to),
             rights: call_rights.map(|given| &given.rights.as_bytes()[..]),
         };
         let seal = |kind, plain: &[u8]| {
@@ -281,7 +281,7 @@ impl UnlockedConversation {
         let call = call.transpose()?;
         let message = Message {
             id: id.parse().map_err(|_| damaged())?,
-            position: unsigned(row.position),
+            position: to_u64(row.position),
             turn: turn(row.turn)?,
             time: Timestamp::from_micros(row.at),
             role: find_by_number(Role::ALL, role_number, row.role)?,
@@ -291,7 +291,7 @@ impl UnlockedConversation {
             calls: Bytes::from(body.calls.into_owned()),
             call,
             is_error: body.is_error,
-            covers_to: unsigned(row.covers_to),
+            covers_to: to_u64(row.covers_to),
             policy_hash: row.policy_hash.map(digest).transpose()?,
             withheld: false,
         };
@@ -314,7 +314,7 @@ impl UnlockedConversation {
         };
         let call = row.call.ok_or_else(damaged)?;
         Ok(GroundingResult {
-            position: unsigned(row.position),
+            position: to_u64(row.position),
             call: self.open_call(&clear, call)?,
             rights: digest(row.rights.ok_or_else(damaged)?)?,
         })
@@ -354,7 +354,7 @@ fn grounds_of(call: &AnsweredCall, rights: Digest, by_arguments: bool) -> About 
 
 /// Returns the keyed digest of the kind of results that `message` belongs to under the current key, where `grounds` is the one under
 /// a former key. Returns `None` if `grounds` is not the digest of its kind under a former key.
-pub(super) fn regrounded(
+pub(super) fn rekey_grounds(
     message: &StoredMessage,
     grounds: &[u8],
     keys: &MasterKeys,

@@ -4,7 +4,7 @@
 
 use wardgate_domain::ConversationId;
 
-use super::reading::{ConversationExcerpt, reading};
+use super::reading::{ConversationExcerpt, read_excerpt};
 use super::row::{
     ConversationRow, MessageRow, UnlockedConversation, conversation, message, owner_digest,
 };
@@ -97,7 +97,7 @@ impl MemoryStore {
             }
             let mut readings = Vec::with_capacity(hits.len());
             for (row, unlocked, messages) in hits {
-                readings.push(reading(&mut transaction, &row, &unlocked, messages).await?);
+                readings.push(read_excerpt(&mut transaction, &row, &unlocked, messages).await?);
             }
             transaction.commit().await?;
             Ok(readings)
@@ -108,7 +108,7 @@ impl MemoryStore {
     /// Returns the index terms for the words of `text`, for that owner: one list for each master key, since a message may be
     /// under any of them.
     pub(crate) fn words(&self, owner: &Owner, text: &str) -> Vec<Vec<String>> {
-        let keys = self.keys.all().map(|master| master.word_key(owner));
+        let keys = self.keys.all_keys().map(|master| master.word_key(owner));
         keys.map(|key| crate::words::blind(text, &key).into_iter().collect())
             .collect()
     }

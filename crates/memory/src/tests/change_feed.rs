@@ -45,11 +45,11 @@ impl ChangeWatcher {
 async fn whoever_watches_hears_of_each_change_whose_it_is_and_of_nothing_else() {
     for setup in Setup::each().await {
         let joy = joy();
-        setup.make(&joy, "before").await;
+        setup.create_conversation(&joy, "before").await;
         setup.change_feed.poll(Instant::now()).await;
         let mut watch = ChangeWatcher::on(&setup).await;
-        let mine = setup.make(&joy, "chat").await;
-        setup.make(&joy, "chat").await;
+        let mine = setup.create_conversation(&joy, "chat").await;
+        setup.create_conversation(&joy, "chat").await;
         assert_eq!(watch.receive_of(&joy, 1).await, [ChangedPart::List]);
         let changed = || ChangedPart::Messages(mine.clone());
 
@@ -81,7 +81,7 @@ async fn whoever_watches_hears_of_each_change_whose_it_is_and_of_nothing_else() 
 
         let (lee, other) = (caller("dr.lee", "north"), caller("dr.lee", "south"));
         assert_ne!(lee.person(), other.person());
-        setup.make(&lee, "chat").await;
+        setup.create_conversation(&lee, "chat").await;
         assert_eq!(watch.receive_of(&lee, 1).await, [ChangedPart::List]);
     }
 }
@@ -90,7 +90,7 @@ async fn whoever_watches_hears_of_each_change_whose_it_is_and_of_nothing_else() 
 async fn what_another_replica_changes_is_heard_at_its_next_reading() {
     for setup in Setup::each().await {
         let joy = joy();
-        let mine = setup.make(&joy, "chat").await;
+        let mine = setup.create_conversation(&joy, "chat").await;
         let other = setup.replica().await;
         other.change_feed.poll(Instant::now()).await;
         let mut watch = ChangeWatcher::on(&other).await;
@@ -107,7 +107,7 @@ async fn a_change_that_is_committed_after_a_later_one_is_heard_too() {
             continue; // It has one writer at a time.
         }
         let joy = joy();
-        setup.make(&joy, "chat").await;
+        setup.create_conversation(&joy, "chat").await;
         setup.change_feed.poll(Instant::now()).await;
         let mut watch = ChangeWatcher::on(&setup).await;
         let mut slow = PgConnection::connect(&setup.database.url()).await.unwrap();
@@ -115,7 +115,7 @@ async fn a_change_that_is_committed_after_a_later_one_is_heard_too() {
         let note =
             "INSERT INTO memory.change (owner, kind) SELECT owner, 2 FROM memory.conversation";
         sqlx::query(note).execute(&mut *slow).await.unwrap();
-        setup.make(&joy, "other").await;
+        setup.create_conversation(&joy, "other").await;
         assert_eq!(watch.receive_of(&joy, 1).await, [ChangedPart::List]);
         slow.commit().await.unwrap();
         assert_eq!(
@@ -132,7 +132,7 @@ async fn a_watcher_that_is_too_slow_or_a_replica_that_was_away_is_told_so() {
         setup.change_feed.poll(Instant::now()).await;
         let mut slow = ChangeWatcher::on(&setup).await;
         for n in 0..100 {
-            setup.make(&joy, &format!("chat{n}")).await;
+            setup.create_conversation(&joy, &format!("chat{n}")).await;
             setup.change_feed.poll(Instant::now()).await;
         }
         let mut received = 0;
@@ -150,7 +150,7 @@ async fn a_watcher_that_is_too_slow_or_a_replica_that_was_away_is_told_so() {
             .poll(Instant::now() + Duration::from_secs(31))
             .await;
         assert!(present.receive().await.unseen);
-        setup.make(&joy, "at last").await;
+        setup.create_conversation(&joy, "at last").await;
         assert_eq!(present.receive_of(&joy, 1).await, [ChangedPart::List]);
     }
 }
@@ -160,7 +160,9 @@ async fn what_everyone_has_read_is_forgotten() {
     for setup in Setup::each().await {
         let joy = joy();
         for minute in 0..3 {
-            setup.make(&joy, &format!("chat{minute}")).await;
+            setup
+                .create_conversation(&joy, &format!("chat{minute}"))
+                .await;
             // Polls in between, so that the feed does not start over after a gap.
             for seconds in [0, 20, 40] {
                 let now = Instant::now() + Duration::from_secs(minute * 61 + seconds);

@@ -67,7 +67,9 @@ async fn what_is_said_comes_back_as_it_was_said_after_a_restart_too() {
 async fn anothers_conversation_is_as_unknown_as_none() {
     for setup in Setup::each().await {
         let joy = joy();
-        let mine = setup.make_with(&joy, "chat", vec![person("secret")]).await;
+        let mine = setup
+            .create_conversation_with(&joy, "chat", vec![person("secret")])
+            .await;
         let own = setup.memory.read_conversation(
             on_behalf_of(&joy),
             ConversationSelector::Own(&mine),
@@ -122,7 +124,7 @@ async fn anothers_conversation_is_as_unknown_as_none() {
 async fn a_conversation_is_shared_only_where_the_policy_says_so_and_only_for_reading() {
     for setup in Setup::each().await {
         let (joy, jim) = (joy(), caller("nurse.jim", ""));
-        let mine = setup.make(&joy, "chat").await;
+        let mine = setup.create_conversation(&joy, "chat").await;
         let said = vec![
             person("hello"),
             result_of("read", "{}", "a result"),
@@ -208,7 +210,7 @@ async fn conversations_are_listed_newest_change_first_a_page_at_a_time() {
     for setup in Setup::each().await {
         let joy = joy();
         for n in 0..7 {
-            setup.make(&joy, &format!("chat {n}")).await;
+            setup.create_conversation(&joy, &format!("chat {n}")).await;
         }
         setup
             .add(&joy, &id("chat 3"), vec![person("hello")])
@@ -238,7 +240,7 @@ async fn conversations_are_listed_newest_change_first_a_page_at_a_time() {
 async fn a_conversation_is_read_whole_page_by_page() {
     for setup in Setup::each().await {
         let joy = joy();
-        let mine = setup.make(&joy, "chat").await;
+        let mine = setup.create_conversation(&joy, "chat").await;
         let said: Vec<_> = (1..=25).map(|n| format!("text {n}")).collect();
         let messages = said.iter().map(|text| person(text)).collect();
         setup.add(&joy, &mine, messages).await.unwrap();
@@ -266,7 +268,7 @@ async fn a_conversation_is_read_whole_page_by_page() {
 async fn large_messages_are_read_a_bounded_number_of_bytes_at_a_time() {
     for setup in Setup::each().await {
         let joy = joy();
-        let mine = setup.make(&joy, "chat").await;
+        let mine = setup.create_conversation(&joy, "chat").await;
         let large = "x".repeat(1_000_000);
         for _ in 0..5 {
             let batch = (0..5).map(|_| person(&large)).collect();
@@ -288,7 +290,7 @@ async fn large_messages_are_read_a_bounded_number_of_bytes_at_a_time() {
 async fn what_is_too_much_is_refused_by_name_without_repeating_it() {
     for setup in Setup::each().await {
         let joy = joy();
-        let mine = setup.make(&joy, "chat").await;
+        let mine = setup.create_conversation(&joy, "chat").await;
         let many = vec![person("canary"); 201];
         let large = vec![person(&"canary".repeat(200_000))];
         let heavy = vec![person(&"canary ".repeat(100_000)); 13];
@@ -363,8 +365,8 @@ async fn a_store_of_a_newer_program_is_left_alone() {
 async fn a_message_whose_columns_were_altered_cannot_be_read() {
     for setup in Setup::each().await {
         let joy = joy();
-        let intact = setup.make(&joy, "intact").await;
-        let mine = setup.make(&joy, "chat").await;
+        let intact = setup.create_conversation(&joy, "intact").await;
+        let mine = setup.create_conversation(&joy, "chat").await;
         setup
             .add(&joy, &intact, vec![person("intact")])
             .await
@@ -438,20 +440,22 @@ async fn an_owner_makes_no_more_conversations_than_the_limit() {
     };
     for setup in Setup::each_with(two).await {
         let joy = joy();
-        let first = setup.make(&joy, "first").await;
-        setup.make(&joy, "second").await;
+        let first = setup.create_conversation(&joy, "first").await;
+        setup.create_conversation(&joy, "second").await;
         for id in [None, Some(&id("third"))] {
             let made = setup.memory.get_or_create(on_behalf_of(&joy), id).await;
             assert_eq!(reason(made), ErrorReason::Conflict);
         }
-        setup.make(&joy, "first").await;
-        setup.make(&caller("nurse.jim", ""), "third").await;
+        setup.create_conversation(&joy, "first").await;
+        setup
+            .create_conversation(&caller("nurse.jim", ""), "third")
+            .await;
         setup
             .memory
             .delete(on_behalf_of(&joy), &first)
             .await
             .unwrap();
-        setup.make(&joy, "third").await;
+        setup.create_conversation(&joy, "third").await;
     }
 }
 
@@ -459,7 +463,7 @@ async fn an_owner_makes_no_more_conversations_than_the_limit() {
 async fn a_caller_is_whom_the_policy_service_says_the_token_is_of_and_nobody_else() {
     for setup in Setup::each().await {
         let joy = joy();
-        let chat = setup.make(&joy, "chat").await;
+        let chat = setup.create_conversation(&joy, "chat").await;
         let nobody = joy.clone().with_token(BearerToken::new("invented"));
         let read = setup
             .memory
@@ -484,10 +488,10 @@ async fn a_caller_is_whom_the_policy_service_says_the_token_is_of_and_nobody_els
 async fn a_token_is_verified_again_a_moment_later() {
     for setup in Setup::each().await {
         let joy = joy();
-        let chat = setup.make(&joy, "chat").await;
-        assert_eq!(setup.policy.identified(), 1);
+        let chat = setup.create_conversation(&joy, "chat").await;
+        assert_eq!(setup.policy.take_identified_count(), 1);
         setup.context(&joy, &chat).await;
-        assert_eq!(setup.policy.identified(), 0);
+        assert_eq!(setup.policy.take_identified_count(), 0);
         setup.pass(Duration::from_secs(5));
         setup.policy.refuse_tokens();
         let read = setup

@@ -44,8 +44,8 @@ async fn after_a_deletion_nothing_of_it_is_left_and_everything_else_is() {
     for setup in Setup::each().await {
         let joy = joy();
         let (doomed, other) = (
-            setup.make(&joy, "canary-id").await,
-            setup.make(&joy, "other").await,
+            setup.create_conversation(&joy, "canary-id").await,
+            setup.create_conversation(&joy, "other").await,
         );
         let key = key_of(&setup, &joy, &doomed).await;
         for n in 0..30 {
@@ -131,7 +131,7 @@ async fn after_a_deletion_nothing_of_it_is_left_and_everything_else_is() {
 async fn clearing_erases_every_message_and_leaves_the_conversation() {
     for setup in Setup::each().await {
         let joy = joy();
-        let mine = setup.make(&joy, "chat").await;
+        let mine = setup.create_conversation(&joy, "chat").await;
         let key = key_of(&setup, &joy, &mine).await;
         let said = || vec![with_id("canary-m", person(CANARY)), person("more")];
         setup.add(&joy, &mine, said()).await.unwrap();
@@ -166,7 +166,7 @@ async fn clearing_erases_every_message_and_leaves_the_conversation() {
 async fn a_long_conversation_is_gone_at_once_and_its_rows_soon() {
     for setup in Setup::each().await {
         let joy = joy();
-        let mine = setup.make(&joy, "chat").await;
+        let mine = setup.create_conversation(&joy, "chat").await;
         for _ in 0..6 {
             let batch = vec![person("tooth"); 200];
             setup.add(&joy, &mine, batch).await.unwrap();
@@ -187,7 +187,9 @@ async fn a_long_conversation_is_gone_at_once_and_its_rows_soon() {
 async fn what_cannot_be_recorded_is_not_erased() {
     for setup in Setup::each().await {
         let joy = joy();
-        let mine = setup.make_with(&joy, "chat", vec![person("hello")]).await;
+        let mine = setup
+            .create_conversation_with(&joy, "chat", vec![person("hello")])
+            .await;
         let key = key_of(&setup, &joy, &mine).await;
         setup.audit.fails();
         let refused = ErrorReason::NotDurable;
@@ -220,7 +222,9 @@ async fn what_is_held_is_neither_erased_nor_cleared_nor_ended_by_retention() {
     };
     for setup in Setup::each_with(keep_a_day).await {
         let joy = caller("nurse.joy", "north");
-        let mine = setup.make_with(&joy, "chat", vec![person("hello")]).await;
+        let mine = setup
+            .create_conversation_with(&joy, "chat", vec![person("hello")])
+            .await;
         let key = key_of(&setup, &joy, &mine).await;
         setup.pass(Duration::from_hours(48));
         for target in [
@@ -287,7 +291,7 @@ async fn conversations_are_kept_as_long_as_the_rule_of_their_tenant_says() {
     for setup in Setup::each_with(rules).await {
         let callers = ["north", "", "south"].map(|tenant| caller("nurse.joy", tenant));
         for caller in &callers {
-            setup.make(caller, "chat").await;
+            setup.create_conversation(caller, "chat").await;
         }
         for (days, kept) in [(0, 3), (2, 2), (2, 1), (9_000, 1)] {
             setup.pass(Duration::from_hours(24) * days);
@@ -308,7 +312,9 @@ async fn what_is_used_while_it_is_about_to_expire_is_kept() {
     };
     for setup in Setup::each_with(keep_a_day).await {
         let joy = joy();
-        let mine = setup.make_with(&joy, "chat", vec![person("hello")]).await;
+        let mine = setup
+            .create_conversation_with(&joy, "chat", vec![person("hello")])
+            .await;
         setup.pass(Duration::from_hours(48));
         setup.after_next_change(USE);
         setup.maintenance.sweep().await;
@@ -330,10 +336,10 @@ async fn operators_survey_skeletons_a_page_at_a_time() {
     for setup in Setup::each().await {
         for n in 0..5 {
             setup
-                .make(&caller("nurse.joy", "north"), &format!("{n}"))
+                .create_conversation(&caller("nurse.joy", "north"), &format!("{n}"))
                 .await;
             setup
-                .make(&caller("nurse.jim", "south"), &format!("{n}"))
+                .create_conversation(&caller("nurse.jim", "south"), &format!("{n}"))
                 .await;
         }
         for (tenant, subject, count) in [
@@ -363,7 +369,9 @@ async fn what_was_recorded_and_then_not_done_is_recorded_as_failed() {
     const HOLD: &str = "INSERT INTO memory.hold VALUES ('tenant', '', '', 'quicker', 0)";
     for setup in Setup::each().await {
         let joy = joy();
-        let mine = setup.make_with(&joy, "chat", vec![person("hello")]).await;
+        let mine = setup
+            .create_conversation_with(&joy, "chat", vec![person("hello")])
+            .await;
         setup.after_next_change(HOLD);
         let deleted = setup.memory.delete(on_behalf_of(&joy), &mine).await;
         assert_eq!(reason(deleted), ErrorReason::Held);
@@ -380,7 +388,7 @@ async fn what_was_recorded_and_then_not_done_is_recorded_as_failed() {
 async fn clearing_and_adding_at_once_leave_no_gap_and_no_rest() {
     for setup in Setup::each().await {
         let joy = joy();
-        let mine = setup.make(&joy, "chat").await;
+        let mine = setup.create_conversation(&joy, "chat").await;
         let clears = async {
             for _ in 0..10 {
                 setup.memory.clear(on_behalf_of(&joy), &mine).await.unwrap();
@@ -415,7 +423,7 @@ async fn clearing_and_adding_at_once_leave_no_gap_and_no_rest() {
 async fn what_is_cleared_and_not_yet_removed_is_as_good_as_gone() {
     for setup in Setup::each().await {
         let joy = joy();
-        let mine = setup.make(&joy, "chat").await;
+        let mine = setup.create_conversation(&joy, "chat").await;
         let first = || {
             vec![
                 with_id("m-1", person("tooth")),
@@ -479,7 +487,9 @@ async fn whom_no_policy_lets_manage_conversations_changes_and_lists_nothing_and_
 {
     for setup in Setup::each().await {
         let joy = joy();
-        let mine = setup.make_with(&joy, "chat", vec![person("hello")]).await;
+        let mine = setup
+            .create_conversation_with(&joy, "chat", vec![person("hello")])
+            .await;
         let key = key_of(&setup, &joy, &mine).await;
         let target = HoldTarget::Conversation(key);
         // A caller whom the policy denies, and an allowed one who belongs to a tenant.

@@ -18,7 +18,7 @@ async fn neither_logs_nor_errors_repeat_what_a_person_wrote() {
     for setup in Setup::each().await {
         let joy = joy();
         let memory = &setup.memory;
-        let mine = setup.make(&joy, "canary id").await;
+        let mine = setup.create_conversation(&joy, "canary id").await;
         let key = memory
             .get_or_create(on_behalf_of(&joy), Some(&mine))
             .await

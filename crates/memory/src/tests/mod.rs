@@ -120,7 +120,7 @@ impl Setup {
     }
 
     /// Creates the caller's conversation with that id.
-    async fn make(&self, caller: &Caller, conversation: &str) -> ConversationId {
+    async fn create_conversation(&self, caller: &Caller, conversation: &str) -> ConversationId {
         let id = id(conversation);
         self.memory
             .get_or_create(on_behalf_of(caller), Some(&id))
@@ -130,13 +130,13 @@ impl Setup {
     }
 
     /// Creates a conversation with these messages.
-    async fn make_with(
+    async fn create_conversation_with(
         &self,
         caller: &Caller,
         conversation: &str,
         messages: Vec<NewMessage>,
     ) -> ConversationId {
-        let id = self.make(caller, conversation).await;
+        let id = self.create_conversation(caller, conversation).await;
         self.add(caller, &id, messages).await.unwrap();
         id
     }

@@ -13,7 +13,7 @@ async fn many_writers_at_once_make_one_dense_order() {
     const EACH: usize = 6;
     for setup in Setup::each().await {
         let joy = joy();
-        let mine = setup.make(&joy, "chat").await;
+        let mine = setup.create_conversation(&joy, "chat").await;
         let writers = (0..WRITERS).map(|writer| {
             let (setup, joy, mine) = (&setup, &joy, &mine);
             async move {
@@ -48,7 +48,7 @@ async fn many_writers_at_once_make_one_dense_order() {
 async fn of_many_who_send_the_same_message_at_once_all_are_told_the_same() {
     for setup in Setup::each().await {
         let joy = joy();
-        let made = (0..8).map(|_| setup.make(&joy, "chat"));
+        let made = (0..8).map(|_| setup.create_conversation(&joy, "chat"));
         let mine = join_all(made).await.remove(0);
         let sent = (0..16).map(|_| {
             let message = vec![with_id("m", person("hello"))];
@@ -215,7 +215,7 @@ fn whatever_a_client_does_positions_are_dense_and_ids_unique() {
             runtime.block_on(async {
                 let name = format!("{:x}", u64::from_be_bytes(Ambient::system().random()));
                 let mut client = Client {
-                    mine: setup.make(&joy(), &name).await,
+                    mine: setup.create_conversation(&joy(), &name).await,
                     setup,
                     sent: Vec::new(),
                     stored: BTreeMap::new(),

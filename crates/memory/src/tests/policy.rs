@@ -67,7 +67,7 @@ impl Policy {
     }
 
     /// Returns the number of tokens that were verified since the last call.
-    pub(crate) fn identified(&self) -> usize {
+    pub(crate) fn take_identified_count(&self) -> usize {
         std::mem::take(&mut self.0.lock().unwrap().identified)
     }
 

@@ -39,7 +39,7 @@ async fn refusal(setup: &Setup, keys: MasterKeys) -> Error {
 /// Creates conversations of several sizes: a long one of two batches and more, many short ones, a cleared and an erased one.
 async fn fill(setup: &Setup) {
     let joy = joy();
-    let long = setup.make(&joy, "long").await;
+    let long = setup.create_conversation(&joy, "long").await;
     for part in 0..7 {
         let texts = (0..20).map(|n| person(&format!("tooth {part} {n}")));
         setup.add(&joy, &long, texts.collect()).await.unwrap();
@@ -53,12 +53,12 @@ async fn fill(setup: &Setup) {
     for n in 0..70 {
         let text = person(&format!("short tooth {n}"));
         setup
-            .make_with(&joy, &format!("short-{n}"), vec![text])
+            .create_conversation_with(&joy, &format!("short-{n}"), vec![text])
             .await;
     }
     for name in ["cleared", "erased"] {
         setup
-            .make_with(&joy, name, vec![person("gone tooth")])
+            .create_conversation_with(&joy, name, vec![person("gone tooth")])
             .await;
     }
     let client = &setup.memory;
@@ -158,11 +158,11 @@ async fn what_is_written_during_the_move_is_under_the_new_key() {
         let joy = joy();
         let both = service(&setup, keys(NEW, &[OLD])).await;
         // Until the move begins, services that have only the former key read what the others write.
-        both.make_with(&joy, "before", vec![person("early bird")])
+        both.create_conversation_with(&joy, "before", vec![person("early bird")])
             .await;
         assert_eq!(setup.context(&joy, &id("before")).await.messages.len(), 1);
         batch_killed_after(&setup, u32::MAX).await.unwrap();
-        both.make_with(&joy, "during", vec![person("late bird")])
+        both.create_conversation_with(&joy, "during", vec![person("late bird")])
             .await;
         both.add(&joy, &id("long"), vec![person("long bird")])
             .await
@@ -230,7 +230,9 @@ async fn nothing_that_many_write_during_the_move_is_left_behind() {
                         let text = format!("{text} {writer}x{n}");
                         vec![with_id(&format!("m-{writer}-{n}"), person(&text))]
                     };
-                    let own = both.make(joy, &format!("own-{writer}-{n}")).await;
+                    let own = both
+                        .create_conversation(joy, &format!("own-{writer}-{n}"))
+                        .await;
                     both.add(joy, &own, message("own")).await.unwrap();
                     let long = id("long");
                     both.add(joy, &long, message("long")).await.unwrap();
@@ -261,7 +263,9 @@ async fn nothing_that_many_write_during_the_move_is_left_behind() {
 async fn a_service_without_the_key_in_force_is_not_ready_and_writes_nothing() {
     for setup in Setup::each().await {
         let joy = joy();
-        let mine = setup.make_with(&joy, "mine", vec![person("old")]).await;
+        let mine = setup
+            .create_conversation_with(&joy, "mine", vec![person("old")])
+            .await;
         batch_killed_after(&setup, u32::MAX).await.unwrap();
         let refused = setup.add(&joy, &mine, vec![person("new")]).await;
         assert_eq!(reason(refused), ErrorReason::Internal);
@@ -275,11 +279,19 @@ async fn a_service_without_the_key_in_force_is_not_ready_and_writes_nothing() {
 async fn a_conversation_or_message_that_no_key_decrypts_stays_and_does_not_count_as_moved() {
     for setup in Setup::each().await {
         let joy = joy();
-        setup.make_with(&joy, "damaged", vec![person("a")]).await;
-        setup.make_with(&joy, "whole", vec![person("b")]).await;
+        setup
+            .create_conversation_with(&joy, "damaged", vec![person("a")])
+            .await;
+        setup
+            .create_conversation_with(&joy, "whole", vec![person("b")])
+            .await;
         let messages = vec![person("c"), person("d")];
-        setup.make_with(&joy, "partial", messages).await;
-        setup.make_with(&joy, "erased", vec![person("e")]).await;
+        setup
+            .create_conversation_with(&joy, "partial", messages)
+            .await;
+        setup
+            .create_conversation_with(&joy, "erased", vec![person("e")])
+            .await;
         let erased = id("erased");
         let deleted = setup.memory.delete(on_behalf_of(&joy), &erased);
         deleted.await.unwrap();
@@ -347,7 +359,9 @@ async fn a_batch_ends_after_a_long_document() {
             person(&words.collect::<String>())
         });
         let documents = documents.collect();
-        setup.make_with(&joy, "documents", documents).await;
+        setup
+            .create_conversation_with(&joy, "documents", documents)
+            .await;
         let mut batches = 0;
         loop {
             let batch = batch_killed_after(&setup, u32::MAX).await.unwrap();
@@ -367,7 +381,9 @@ async fn a_batch_ends_after_a_long_document() {
 async fn a_move_to_a_key_that_is_also_a_former_one_is_refused_and_changes_nothing() {
     for setup in Setup::each().await {
         let joy = joy();
-        setup.make_with(&joy, "mine", vec![person("a")]).await;
+        setup
+            .create_conversation_with(&joy, "mine", vec![person("a")])
+            .await;
         let (url, settings) = (setup.database.url(), DatabaseSettings::default());
         for repeated in [keys(OLD, &[OLD]), keys(NEW, &[OLD, NEW])] {
             let moved = rekey(&url, &settings, repeated, Ambient::system(), |_| ());

@@ -41,7 +41,7 @@ const WITHOUT_READ: [&str; 8] = ["question", "let me look", "", "", "rain", "", 
 async fn what_one_may_no_longer_call_is_withheld_with_what_was_written_from_it() {
     for setup in Setup::each().await {
         let joy = joy();
-        let mine = setup.make(&joy, "chat").await;
+        let mine = setup.create_conversation(&joy, "chat").await;
         turn_with_results(&setup, &joy, &mine).await;
         setup.policy.deny("nurse.jim", "read");
         assert_eq!(texts(&setup.context(&joy, &mine).await.messages), ALL);
@@ -55,7 +55,7 @@ async fn what_one_may_no_longer_call_is_withheld_with_what_was_written_from_it()
 async fn every_way_of_reading_asks_again() {
     for setup in Setup::each().await {
         let joy = joy();
-        let mine = setup.make(&joy, "chat").await;
+        let mine = setup.create_conversation(&joy, "chat").await;
         turn_with_results(&setup, &joy, &mine).await;
         assert_eq!(texts(&setup.context(&joy, &mine).await.messages), ALL);
         setup.policy.narrow("read", "fewer rows");
@@ -128,7 +128,7 @@ async fn every_way_of_reading_asks_again() {
 async fn while_the_policy_cannot_be_asked_nothing_that_came_of_a_tool_is_shown() {
     for setup in Setup::each().await {
         let joy = joy();
-        let mine = setup.make(&joy, "chat").await;
+        let mine = setup.create_conversation(&joy, "chat").await;
         turn_with_results(&setup, &joy, &mine).await;
         setup.policy.is_down(true);
         let context = setup.context(&joy, &mine).await;
@@ -148,7 +148,7 @@ async fn while_the_policy_cannot_be_asked_nothing_that_came_of_a_tool_is_shown()
 async fn a_result_of_a_call_that_the_policy_denies_is_not_kept() {
     for setup in Setup::each().await {
         let joy = joy();
-        let mine = setup.make(&joy, "chat").await;
+        let mine = setup.create_conversation(&joy, "chat").await;
         setup.policy.deny("nurse.joy", "read");
         let batch = vec![person("question"), result_of("read", "{}", "a result")];
         let added = setup.add(&joy, &mine, batch).await;
@@ -161,7 +161,7 @@ async fn a_result_of_a_call_that_the_policy_denies_is_not_kept() {
 async fn calls_are_judged_by_their_arguments_where_those_matter_and_once_where_not() {
     for setup in Setup::each().await {
         let joy = joy();
-        let mine = setup.make(&joy, "chat").await;
+        let mine = setup.create_conversation(&joy, "chat").await;
         let results = || {
             vec![
                 result_of("read", r#"{"id":"open"}"#, "open"),
@@ -185,7 +185,7 @@ async fn a_summary_is_withheld_when_a_result_it_covers_is() {
     for setup in Setup::each().await {
         let joy = joy();
         let mine = setup
-            .make_with(&joy, "chat", vec![person("question")])
+            .create_conversation_with(&joy, "chat", vec![person("question")])
             .await;
         setup
             .add(&joy, &mine, vec![summary("a question", 1)])
@@ -230,7 +230,7 @@ async fn a_summary_is_withheld_when_a_result_it_covers_is() {
 async fn what_a_model_wrote_in_later_turns_is_withheld_with_the_result() {
     for setup in Setup::each().await {
         let (joy, jim) = (joy(), caller("nurse.jim", ""));
-        let mine = setup.make(&joy, "chat").await;
+        let mine = setup.create_conversation(&joy, "chat").await;
         let before = vec![person("hello"), model("hello, about rain?")];
         setup.add(&joy, &mine, before).await.unwrap();
         turn_with_results(&setup, &joy, &mine).await;
@@ -294,7 +294,7 @@ async fn what_a_model_wrote_in_later_turns_is_withheld_with_the_result() {
 async fn what_rests_on_more_kinds_of_results_than_can_be_judged_is_withheld() {
     for setup in Setup::each().await {
         let joy = joy();
-        let mine = setup.make(&joy, "chat").await;
+        let mine = setup.create_conversation(&joy, "chat").await;
         setup.policy.judge_arguments("read");
         let results = |numbers: std::ops::Range<u32>| {
             let arguments = numbers.map(|number| format!(r#"{{"id":{number}}}"#).leak());

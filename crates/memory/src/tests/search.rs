@@ -5,8 +5,8 @@ async fn messages_are_found_by_all_of_their_words_newest_first() {
     for setup in Setup::each().await {
         let joy = joy();
         let (one, other) = (
-            setup.make(&joy, "one").await,
-            setup.make(&joy, "other").await,
+            setup.create_conversation(&joy, "one").await,
+            setup.create_conversation(&joy, "other").await,
         );
         for (id, text) in [
             (&one, "Tôi bị đau răng"),
@@ -60,7 +60,9 @@ async fn messages_are_found_by_all_of_their_words_newest_first() {
 async fn what_was_cleared_is_not_found() {
     for setup in Setup::each().await {
         let joy = joy();
-        let mine = setup.make_with(&joy, "chat", vec![person("tooth")]).await;
+        let mine = setup
+            .create_conversation_with(&joy, "chat", vec![person("tooth")])
+            .await;
         setup.memory.clear(on_behalf_of(&joy), &mine).await.unwrap();
         let hits = setup
             .memory

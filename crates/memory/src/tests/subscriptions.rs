@@ -25,7 +25,7 @@ async fn unsubscribe(setup: &Setup, of: ConversationSubscriber<'_>, conversation
     ended.unwrap();
 }
 
-async fn listed(setup: &Setup, of: ConversationSubscriber<'_>) -> Vec<String> {
+async fn list_subscriptions(setup: &Setup, of: ConversationSubscriber<'_>) -> Vec<String> {
     let ids = setup.memory.list_subscriptions(of).await.unwrap();
     ids.iter().map(|id| id.as_str().to_owned()).collect()
 }
@@ -44,16 +44,32 @@ async fn a_session_has_its_own_subscriptions_and_every_replica_knows_them() {
             subscribe(&setup, of, conversation).await.unwrap();
         }
         let replica = setup.replica().await;
-        assert_eq!(listed(&replica, session(&joy, "")).await, ["a", "b"]);
-        assert_eq!(listed(&replica, session(&joy, "one")).await, ["c"]);
-        assert!(listed(&replica, session(&joy, "two")).await.is_empty());
-        assert_eq!(listed(&replica, session(&other, "")).await, ["nobody's"]);
+        assert_eq!(
+            list_subscriptions(&replica, session(&joy, "")).await,
+            ["a", "b"]
+        );
+        assert_eq!(
+            list_subscriptions(&replica, session(&joy, "one")).await,
+            ["c"]
+        );
+        assert!(
+            list_subscriptions(&replica, session(&joy, "two"))
+                .await
+                .is_empty()
+        );
+        assert_eq!(
+            list_subscriptions(&replica, session(&other, "")).await,
+            ["nobody's"]
+        );
 
         for conversation in ["a", "c", "never"] {
             unsubscribe(&replica, session(&joy, ""), conversation).await;
         }
-        assert_eq!(listed(&setup, session(&joy, "")).await, ["b"]);
-        assert_eq!(listed(&setup, session(&joy, "one")).await, ["c"]);
+        assert_eq!(list_subscriptions(&setup, session(&joy, "")).await, ["b"]);
+        assert_eq!(
+            list_subscriptions(&setup, session(&joy, "one")).await,
+            ["c"]
+        );
     }
 }
 
@@ -67,10 +83,20 @@ async fn a_subscription_ends_a_day_after_it_was_made_or_last_listed() {
                 .unwrap();
         }
         setup.pass(DAY * 3 / 4);
-        assert_eq!(listed(&setup, session(&joy, "followed")).await, ["chat"]);
+        assert_eq!(
+            list_subscriptions(&setup, session(&joy, "followed")).await,
+            ["chat"]
+        );
         setup.pass(DAY / 2);
-        assert_eq!(listed(&setup, session(&joy, "followed")).await, ["chat"]);
-        assert!(listed(&setup, session(&joy, "left")).await.is_empty());
+        assert_eq!(
+            list_subscriptions(&setup, session(&joy, "followed")).await,
+            ["chat"]
+        );
+        assert!(
+            list_subscriptions(&setup, session(&joy, "left"))
+                .await
+                .is_empty()
+        );
         setup.maintenance.sweep().await;
         let left = "SELECT count(*) FROM memory.subscription";
         assert_eq!(setup.database.number(left).await, 1);

@@ -6,7 +6,9 @@ use super::*;
 async fn an_open_turn_is_seen_by_none_but_who_goes_on_with_it() {
     for setup in Setup::each().await {
         let joy = joy();
-        let mine = setup.make_with(&joy, "chat", vec![person("before")]).await;
+        let mine = setup
+            .create_conversation_with(&joy, "chat", vec![person("before")])
+            .await;
         let open = TurnState::Open;
         let turn = |state, messages| setup.add_to_turn(&joy, &mine, "t", state, messages);
         turn(open, vec![person("question")]).await.unwrap();
@@ -62,7 +64,7 @@ async fn an_open_turn_is_seen_by_none_but_who_goes_on_with_it() {
 async fn a_turn_ends_once_and_for_ever() {
     for setup in Setup::each().await {
         let joy = joy();
-        let mine = setup.make(&joy, "chat").await;
+        let mine = setup.create_conversation(&joy, "chat").await;
         let (open, complete, abandoned) =
             (TurnState::Open, TurnState::Complete, TurnState::Abandoned);
         for (name, end) in [("done", complete), ("given up", abandoned)] {
@@ -104,7 +106,7 @@ async fn a_turn_ends_once_and_for_ever() {
 async fn a_message_sent_twice_is_stored_once() {
     for setup in Setup::each().await {
         let joy = joy();
-        let mine = setup.make(&joy, "chat").await;
+        let mine = setup.create_conversation(&joy, "chat").await;
         let message = || with_id("m", result_of("read", "{}", "a result"));
         let first = setup.add(&joy, &mine, vec![message()]).await.unwrap();
         let again = setup
@@ -135,7 +137,7 @@ async fn a_message_sent_twice_is_stored_once() {
 async fn an_open_turn_that_nobody_goes_on_with_is_given_up_after_a_day() {
     for setup in Setup::each().await {
         let joy = joy();
-        let mine = setup.make(&joy, "chat").await;
+        let mine = setup.create_conversation(&joy, "chat").await;
         let state = async |name: &str| {
             let turn = setup
                 .memory
@@ -169,7 +171,7 @@ async fn an_open_turn_that_nobody_goes_on_with_is_given_up_after_a_day() {
 async fn a_turn_is_bounded() {
     for setup in Setup::each().await {
         let joy = joy();
-        let mine = setup.make(&joy, "chat").await;
+        let mine = setup.create_conversation(&joy, "chat").await;
         let turn = |messages| setup.add_to_turn(&joy, &mine, "t", TurnState::Open, messages);
         for _ in 0..5 {
             turn(vec![person("x"); 200]).await.unwrap();
@@ -187,7 +189,7 @@ async fn a_turn_is_bounded() {
 async fn a_window_holds_the_last_messages_that_fit_by_count_and_by_tokens() {
     for setup in Setup::each().await {
         let joy = joy();
-        let mine = setup.make(&joy, "chat").await;
+        let mine = setup.create_conversation(&joy, "chat").await;
         let messages = (1..=30).map(|n| person(&format!("{n:08}"))).collect();
         setup.add(&joy, &mine, messages).await.unwrap();
         let window = async |messages, tokens| {
@@ -216,7 +218,7 @@ async fn a_window_holds_the_last_messages_that_fit_by_count_and_by_tokens() {
 async fn a_window_never_begins_with_results_of_calls_it_leaves_out() {
     for setup in Setup::each().await {
         let joy = joy();
-        let mine = setup.make(&joy, "chat").await;
+        let mine = setup.create_conversation(&joy, "chat").await;
         let turn = vec![
             person("question"),
             model("calls"),
@@ -242,7 +244,7 @@ async fn a_window_never_begins_with_results_of_calls_it_leaves_out() {
             assert_eq!(window.uncovered, 5 - said.len() as u64);
         }
         // If all messages of a conversation are results, the last ones are returned all the same.
-        let alone = setup.make(&joy, "alone").await;
+        let alone = setup.create_conversation(&joy, "alone").await;
         for _ in 0..3 {
             let result = vec![result_of("read", "{}", "result")];
             setup.add(&joy, &alone, result).await.unwrap();
@@ -260,7 +262,7 @@ async fn a_window_never_begins_with_results_of_calls_it_leaves_out() {
 async fn a_summary_stands_for_what_the_window_leaves_out() {
     for setup in Setup::each().await {
         let joy = joy();
-        let mine = setup.make(&joy, "chat").await;
+        let mine = setup.create_conversation(&joy, "chat").await;
         let messages = (1..=10).map(|n| person(&n.to_string())).collect();
         setup.add(&joy, &mine, messages).await.unwrap();
         let window = async |max| {

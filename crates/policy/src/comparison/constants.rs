@@ -214,7 +214,9 @@ impl PolicyConstants {
         for (name, kind) in names {
             let constants = self.values.get(&format!("{variable}.{name}"));
             let constants = constants.into_iter().flatten();
-            let mut values: Vec<_> = constants.filter_map(|value| fitting(value, kind)).collect();
+            let mut values: Vec<_> = constants
+                .filter_map(|value| convert_constant(value, kind))
+                .collect();
             values.extend(unusual(kind));
             values.push(Value::Null);
             for value in values {
@@ -500,7 +502,7 @@ fn unusual(kind: Option<&Type>) -> Vec<Value> {
 
 /// Converts a constant to the declared type. A text is parsed as JSON if that gives the type, because the tag of an
 /// argument is its JSON text. Returns `None` if the value does not fit.
-fn fitting(value: &Value, kind: Option<&Type>) -> Option<Value> {
+fn convert_constant(value: &Value, kind: Option<&Type>) -> Option<Value> {
     if fits(value, kind) {
         return Some(value.clone());
     }

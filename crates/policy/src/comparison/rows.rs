@@ -31,7 +31,7 @@ impl<'a> RowAnswers<'a> {
     /// Returns for each of `rows` whether the call releases it. `view` is that of an allowed call, and `None` for any other.
     /// A row that cannot be evaluated is not released. `rows` must be the same for every call with this row type, and
     /// callers must have the same subject.
-    pub(super) fn admitted(
+    pub(super) fn evaluate_rows(
         &mut self,
         simulation: &Simulation,
         view: Option<&ResultView>,
@@ -120,7 +120,7 @@ when { principal has ward && resource has ward && resource.ward == principal.war
         ] {
             let simulation = call(&simulator, roles, ward);
             let view = simulator.view(&simulation).unwrap();
-            let admitted = answers.admitted(&simulation, Some(&*view), &rows);
+            let admitted = answers.evaluate_rows(&simulation, Some(&*view), &rows);
             let expected = rows.iter().map(|row| {
                 let answer = simulator.row(&simulation, row);
                 answer.is_ok_and(|it| it.decision)
@@ -130,7 +130,7 @@ when { principal has ward && resource has ward && resource.ward == principal.war
             assert_eq!(answers.admitted.len(), rules);
         }
         let simulation = call(&simulator, &[], "W1");
-        let denied = answers.admitted(&simulation, None, &rows);
+        let denied = answers.evaluate_rows(&simulation, None, &rows);
         assert_eq!(denied.to_vec(), [false; 4]);
     }
 }

@@ -50,7 +50,7 @@ impl FlipList {
             self.remove_oldest();
         }
         let (first_at, count) = before.unwrap_or((time, 0));
-        let [decided, candidate] = decisions.each_ref().map(compared);
+        let [decided, candidate] = decisions.each_ref().map(compared_decision);
         let flip = DecisionFlip {
             subject: key.subject.clone(),
             tenant: key.tenant.clone(),
@@ -86,7 +86,7 @@ impl FlipList {
     }
 }
 
-fn compared(simulation: &Simulation) -> ComparedDecision {
+fn compared_decision(simulation: &Simulation) -> ComparedDecision {
     ComparedDecision {
         access: simulation.access.as_str().to_owned(),
         reason: simulation

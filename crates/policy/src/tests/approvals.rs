@@ -63,7 +63,7 @@ impl TestPolicy {
             client_ip,
             ..
         } = call;
-        let (approval, earlier) = (Some(approval), EarlierCalls::disregarded());
+        let (approval, earlier) = (Some(approval), EarlierCalls::without_call());
         let decided =
             (self.authorizer).authorize(caller, tool, arguments, client_ip, approval, earlier);
         decided.unwrap()

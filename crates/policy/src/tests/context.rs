@@ -40,7 +40,7 @@ impl TestPolicy {
             arguments,
             client_ip,
             None,
-            EarlierCalls::disregarded(),
+            EarlierCalls::without_call(),
         );
         match decision.unwrap().verdict {
             Verdict::Allow(permit) => Some(permit.unverified_terms().unwrap()),
@@ -118,7 +118,7 @@ fn an_address_is_in_a_network_however_it_is_written_and_an_unknown_one_in_none()
             b"{}",
             bad,
             None,
-            EarlierCalls::disregarded(),
+            EarlierCalls::without_call(),
         );
         assert_eq!(refused.unwrap_err().name(), "client_ip", "{bad}");
     }

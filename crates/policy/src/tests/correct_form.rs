@@ -3,7 +3,7 @@
 use super::fixture::Dir;
 
 /// Checks that the finding about each policy contains the expected text.
-fn told(cases: &[(&str, &str)]) {
+fn assert_findings_suggest(cases: &[(&str, &str)]) {
     for (policy, correct) in cases {
         let dir = Dir::with(&format!("@id(\"a\") {policy}"));
         let told = dir.load().unwrap_err().to_string();
@@ -13,7 +13,7 @@ fn told(cases: &[(&str, &str)]) {
 
 #[test]
 fn a_list_in_the_head_is_told_to_go_into_a_condition() {
-    told(&[
+    assert_findings_suggest(&[
         (
             r#"permit(principal in [Role::"A", Role::"B"], action, resource);"#,
             r#"write `principal` in the scope and `when { principal in [Role::"A", Role::"B"] }` after it"#,
@@ -31,7 +31,7 @@ fn a_list_in_the_head_is_told_to_go_into_a_condition() {
 
 #[test]
 fn a_text_or_a_type_in_the_place_of_an_entity_is_told_the_entity() {
-    told(&[
+    assert_findings_suggest(&[
         (
             r#"permit(principal in "Doctor", action, resource);"#,
             r#"write `principal in Role::"Doctor"`"#,
@@ -78,7 +78,7 @@ fn a_text_or_a_type_in_the_place_of_an_entity_is_told_the_entity() {
 
 #[test]
 fn an_action_about_something_else_is_told_what_each_action_is_about() {
-    told(&[
+    assert_findings_suggest(&[
         (
             r#"permit(principal == Role::"A", action == Action::"call_tool", resource);"#,
             r#"replacing `==` with `in` in the principal clause; callers are `principal == User::"…"`"#,
@@ -92,7 +92,7 @@ fn an_action_about_something_else_is_told_what_each_action_is_about() {
 
 #[test]
 fn what_may_be_absent_is_told_its_guard() {
-    told(&[
+    assert_findings_suggest(&[
         (
             r#"permit(principal, action == Action::"call_tool", resource)
                when { context has client_ip && context.client_ip like "10.*" };"#,
@@ -122,7 +122,7 @@ fn what_may_be_absent_is_told_its_guard() {
 
 #[test]
 fn a_word_that_is_not_there_is_told_the_nearest_or_where_it_is_declared() {
-    told(&[
+    assert_findings_suggest(&[
         (
             r#"permit(principal, action == Action::"read", resource is Row)
                when { resource has owner && resource.ownr == "x" };"#,

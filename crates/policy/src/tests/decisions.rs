@@ -247,7 +247,7 @@ fn arguments_that_are_no_object_are_refused_where_they_matter() {
             bad.as_bytes(),
             "",
             None,
-            EarlierCalls::disregarded(),
+            EarlierCalls::without_call(),
         );
         assert_eq!(refused.unwrap_err().name(), "arguments_json", "{bad}");
     }
@@ -269,7 +269,7 @@ fn a_forbid_on_arguments_or_address_hides_nothing_but_denies() {
             arguments.as_bytes(),
             client_ip,
             None,
-            EarlierCalls::disregarded(),
+            EarlierCalls::without_call(),
         );
         let decision = decision.unwrap();
         (

@@ -95,7 +95,7 @@ impl TestPolicy {
                 arguments.as_bytes(),
                 "",
                 None,
-                EarlierCalls::disregarded(),
+                EarlierCalls::without_call(),
             )
             .unwrap()
     }

@@ -50,7 +50,7 @@ impl Deployment {
     }
 
     fn config(&self) -> Config {
-        Config::new(self.dir.path(), self.issuer.trusted())
+        Config::new(self.dir.path(), self.issuer.auth_config())
     }
 
     /// Returns a valid token.
@@ -58,8 +58,8 @@ impl Deployment {
         self.issuer.token(&caller("s", &[]), token_end())
     }
 
-    /// Returns the request to approve the call that [`Self::asking`] asks about.
-    fn approving(&self) -> ApproveRequest {
+    /// Returns the request to approve the call that [`Self::authorize_request`] asks about.
+    fn approve_request(&self) -> ApproveRequest {
         let call = CallToApprove {
             id: ApprovalId::new(&Ambient::system()),
             caller: caller("s", &[]),
@@ -74,7 +74,7 @@ impl Deployment {
         }
     }
 
-    fn asking(&self, name: &str) -> AuthorizeRequest {
+    fn authorize_request(&self, name: &str) -> AuthorizeRequest {
         AuthorizeRequest {
             caller_token: self.token(),
             tool: Some((&tool(name)).into()),
@@ -92,14 +92,14 @@ async fn decisions_listings_and_versions_agree() {
     let mut client = PolicyServiceClient::new(service.server);
 
     let answer = client
-        .authorize(deployment.asking("t"))
+        .authorize(deployment.authorize_request("t"))
         .await
         .unwrap()
         .into_inner();
     let allowed: Decision = answer.decision.unwrap().try_into().unwrap();
     assert!(matches!(allowed.verdict, Verdict::Allow(_)));
     let answer = client
-        .authorize(deployment.asking("u"))
+        .authorize(deployment.authorize_request("u"))
         .await
         .unwrap()
         .into_inner();
@@ -133,23 +133,26 @@ async fn an_approver_approves_by_their_own_token_and_the_call_is_allowed_with_wh
     let deployment = Deployment::with(&approvable);
     let service = start(deployment.config()).await.unwrap();
     let mut client = PolicyServiceClient::new(service.server);
-    let answer = client.authorize(deployment.asking("t")).await.unwrap();
+    let answer = client
+        .authorize(deployment.authorize_request("t"))
+        .await
+        .unwrap();
     let waiting: Decision = answer.into_inner().decision.unwrap().try_into().unwrap();
     assert!(matches!(waiting.verdict, Verdict::NeedsApproval { .. }));
 
     let own = ApproveRequest {
         approver_token: deployment.token(),
-        ..deployment.approving()
+        ..deployment.approve_request()
     };
     let own = client.approve(own).await.unwrap().into_inner();
     let own = ApprovalDecision::try_from(own).unwrap();
     assert_eq!(own.outcome.unwrap_err(), ApproverRefusal::NoApprover);
 
-    let approved = client.approve(deployment.approving()).await.unwrap();
+    let approved = client.approve(deployment.approve_request()).await.unwrap();
     let approved = approved.into_inner();
     let repeated = AuthorizeRequest {
         approval: approved.approval,
-        ..deployment.asking("t")
+        ..deployment.authorize_request("t")
     };
     let answer = client.authorize(repeated.clone()).await.unwrap();
     let allowed: Decision = answer.into_inner().decision.unwrap().try_into().unwrap();
@@ -164,7 +167,7 @@ async fn an_approver_approves_by_their_own_token_and_the_call_is_allowed_with_wh
 
     let missing = ApproveRequest {
         call: None,
-        ..deployment.approving()
+        ..deployment.approve_request()
     };
     let status = client.approve(missing).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
@@ -197,7 +200,7 @@ async fn a_changed_directory_is_announced_and_a_bad_one_is_not() {
     let mended = readiness.wait_for(|now| *now == Readiness::Ready);
     assert!(mended.await.is_ok());
     let answer = client
-        .authorize(deployment.asking("t"))
+        .authorize(deployment.authorize_request("t"))
         .await
         .unwrap()
         .into_inner();
@@ -216,12 +219,12 @@ async fn a_bad_message_is_answered_with_the_field_at_fault() {
         bend(&mut tool);
         AuthorizeRequest {
             tool: Some(tool),
-            ..deployment.asking("t")
+            ..deployment.authorize_request("t")
         }
     };
     let without_tool = AuthorizeRequest {
         tool: None,
-        ..deployment.asking("t")
+        ..deployment.authorize_request("t")
     };
     let cases = [
         (without_tool, "tool"),
@@ -318,7 +321,7 @@ async fn nothing_is_decided_for_a_caller_whose_token_does_not_verify() {
     ] {
         let authorize = AuthorizeRequest {
             caller_token: token.clone(),
-            ..deployment.asking("t")
+            ..deployment.authorize_request("t")
         };
         let list = ListVisibleRequest {
             caller_token: token.clone(),
@@ -334,7 +337,7 @@ async fn nothing_is_decided_for_a_caller_whose_token_does_not_verify() {
         };
         let approve = ApproveRequest {
             approver_token: token.clone(),
-            ..deployment.approving()
+            ..deployment.approve_request()
         };
         let identify = IdentifyRequest {
             caller_token: token,
@@ -385,7 +388,10 @@ async fn what_was_looked_up_decides_and_no_permit_outlives_it() {
     let mut client = PolicyServiceClient::new(service.unwrap().server);
 
     let asked = Ambient::system().now();
-    let answer = client.authorize(deployment.asking("t")).await.unwrap();
+    let answer = client
+        .authorize(deployment.authorize_request("t"))
+        .await
+        .unwrap();
     let decision: Decision = answer.into_inner().decision.unwrap().try_into().unwrap();
     let Verdict::Allow(permit) = decision.verdict else {
         panic!("{decision:?}")

@@ -93,7 +93,7 @@ impl CountingPolicy {
         decided.unwrap().verdict
     }
 
-    fn asked(&self) -> Vec<CountCallsRequest> {
+    fn requests(&self) -> Vec<CountCallsRequest> {
         self.audit.counted.all()
     }
 }
@@ -127,7 +127,7 @@ async fn a_call_whose_policies_look_at_earlier_ones_is_decided_once_its_intent_i
     let export = tool("export");
     let verdict = counting.decide(&export, Some(call(false))).await;
     assert!(matches!(verdict, Verdict::NeedsIntent));
-    assert!(counting.asked().is_empty());
+    assert!(counting.requests().is_empty());
 
     let begun = call(true);
     let verdict = counting.decide(&export, Some(begun)).await;
@@ -136,7 +136,7 @@ async fn a_call_whose_policies_look_at_earlier_ones_is_decided_once_its_intent_i
     };
     let terms = permit.unverified_terms().unwrap();
     assert!(terms.arguments_digest.is_some(), "it is for one call");
-    let asked = counting.asked().swap_remove(0);
+    let asked = counting.requests().swap_remove(0);
     assert_eq!(asked.subject, "s");
     assert_eq!(asked.call_id, begun.call_id.to_string());
     assert_eq!(asked.selections.len(), 1, "no other counter is read");
@@ -154,7 +154,7 @@ async fn a_call_whose_policies_do_not_look_at_earlier_ones_costs_nothing() {
     let counting = CountingPolicy::new();
     let verdict = counting.decide(&tool("list"), Some(call(false))).await;
     assert!(is_allowed(&verdict));
-    assert!(counting.asked().is_empty());
+    assert!(counting.requests().is_empty());
 }
 
 #[tokio::test]
@@ -163,7 +163,7 @@ async fn a_counter_of_a_conversation_counts_the_calls_of_that_conversation() {
     counting.audit.counts(Some(vec![0]));
     let mail = tool("mail");
     assert!(is_allowed(&counting.decide(&mail, Some(call(true))).await));
-    let asked = &counting.asked()[0].selections[0];
+    let asked = &counting.requests()[0].selections[0];
     assert_eq!(asked.conversation_digest, Digest::compute(b"c").to_wire());
     assert!(asked.phi && asked.tools.is_empty());
 
@@ -187,7 +187,7 @@ async fn a_counter_of_the_day_counts_the_calls_of_tools_with_a_tag_from_local_mi
     assert!(is_allowed(
         &counting.decide(&export, Some(call(true))).await
     ));
-    let asked = counting.asked().swap_remove(0).selections;
+    let asked = counting.requests().swap_remove(0).selections;
     assert_eq!(asked[0].tags, ["export", "bulk"]);
     assert_eq!(asked[1].tags, ["export"]);
     assert!(asked.iter().all(|it| it.tools.is_empty()));
@@ -209,7 +209,7 @@ async fn a_counter_of_the_day_counts_the_calls_of_tools_with_a_tag_from_local_mi
     counting.decide(&export, Some(call(true))).await;
     counting.policy.clock.advance(Duration::from_secs(1));
     counting.decide(&export, Some(call(true))).await;
-    let asked = counting.asked().split_off(2).into_iter();
+    let asked = counting.requests().split_off(2).into_iter();
     let since = asked.map(|mut it| {
         let since = it.selections.swap_remove(0).since;
         Timestamp::try_from(since.unwrap()).unwrap()
@@ -246,7 +246,7 @@ async fn what_is_not_known_is_denied() {
     let counting = CountingPolicy::new();
     let verdict = counting.decide(&tool("export"), Some(call(true))).await;
     assert_eq!(reason(&verdict), Some(DenialReason::HistoryUnavailable));
-    assert_eq!(counting.asked().len(), 1);
+    assert_eq!(counting.requests().len(), 1);
 
     counting.audit.counts(Some(vec![0]));
     counting.history.disconnect();
@@ -291,7 +291,7 @@ async fn what_lets_a_stored_result_be_seen_lets_nothing_run() {
         panic!("denied")
     };
     assert!(permit.unverified_terms().unwrap().expires_at < start());
-    assert!(counting.asked().is_empty());
+    assert!(counting.requests().is_empty());
     let Verdict::Allow(permit) = counting.decide(&tool("list"), None).await else {
         panic!("denied")
     };
@@ -348,7 +348,7 @@ fn counters_are_checked_when_they_are_loaded() {
     assert!(refused(elsewhere, COUNTERS).contains("history"));
 }
 
-fn simulated(tool: &ToolFacts, counts: &[(&str, u64)]) -> SimulatedCall {
+fn simulated_call(tool: &ToolFacts, counts: &[(&str, u64)]) -> SimulatedCall {
     let counts = counts
         .iter()
         .map(|(name, count)| (name.to_string(), *count));
@@ -369,7 +369,7 @@ fn simulated(tool: &ToolFacts, counts: &[(&str, u64)]) -> SimulatedCall {
 fn an_explanation_tells_what_the_counters_said() {
     let simulator = Simulator::new(set(POLICIES));
     for (count, expected) in [(2, SimulatedAccess::Allowed), (3, SimulatedAccess::Refused)] {
-        let call = simulated(&tool("export"), &[("exports", count)]);
+        let call = simulated_call(&tool("export"), &[("exports", count)]);
         let simulation = simulator.call(&call).unwrap();
         assert_eq!(simulation.access, expected);
         let explained = simulator.explain(&call, &simulation).unwrap();
@@ -430,7 +430,7 @@ fn a_recorded_call_is_undetermined_where_earlier_calls_decide_it() {
     let simulator = Simulator::new(set(POLICIES));
     let replayed = |name: &str| {
         let tool = tool(name);
-        let call = simulated(&tool, &[]);
+        let call = simulated_call(&tool, &[]);
         let rights = simulator.replay(&call.caller, &tool);
         rights.decide(Some(&call.context))
     };

@@ -18,7 +18,7 @@ impl Issuer {
     }
 
     /// Returns a configuration that trusts the issuer, with the attributes of test callers.
-    pub(crate) fn trusted(&self) -> AuthConfig {
+    pub(crate) fn auth_config(&self) -> AuthConfig {
         let keys = JwksSource::File(self.0.key_set().to_owned());
         let mut issuer = IssuerConfig::new(URL, "wardgate", keys);
         issuer.leeway_seconds = 0;

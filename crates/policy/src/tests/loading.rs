@@ -4,7 +4,7 @@ use super::fixture::{Dir, TestPolicy, hospital, tool};
 use super::samples::{admits, caller, row};
 use crate::PolicySet;
 
-fn refused(policies: &str) -> String {
+fn load_error(policies: &str) -> String {
     Dir::with(policies).load().unwrap_err().to_string()
 }
 
@@ -16,7 +16,7 @@ fn the_demo_loads() {
 
 #[test]
 fn a_misspelt_attribute_is_refused_with_file_line_and_column() {
-    let told = refused(
+    let told = load_error(
         "@id(\"ok\") permit(principal, action == Action::\"read\", resource is Row)\n\
          when { resource has owner && resource.owner == principal.subject };\n\n\
          @id(\"typo\")\npermit(principal, action == Action::\"read\", resource is Row)\n\
@@ -94,7 +94,7 @@ fn each_mistake_is_named_at_its_place() {
         ),
     ];
     for (policies, place, named) in cases {
-        let told = refused(policies);
+        let told = load_error(policies);
         assert!(
             told.contains(place) && told.contains(named),
             "{policies}\n  told: {told}"
@@ -104,7 +104,7 @@ fn each_mistake_is_named_at_its_place() {
 
 #[test]
 fn every_mistake_is_told_at_once() {
-    let told = refused(
+    let told = load_error(
         "@id(\"a\") permit(principal is Usr, action, resource);\n@id(\"b\") permit(principal, action, \
          resource is Rwo);",
     );
@@ -141,7 +141,7 @@ fn deep_nesting_is_refused_and_ends_nothing() {
         "@id(\"".repeat(deep),
     ];
     for policy in policies {
-        let told = refused(&policy);
+        let told = load_error(&policy);
         assert!(told.len() < 2_000, "the text is not repeated");
     }
     for schema in [
@@ -159,7 +159,7 @@ fn deep_nesting_is_refused_and_ends_nothing() {
 fn chains_below_the_operator_limit_compile_or_are_refused() {
     for link in ["true && ", "true || ", "if true then true else "] {
         let condition = format!("{}true", link.repeat(300));
-        let told = refused(&format!(
+        let told = load_error(&format!(
             "@id(\"a\") permit(principal, action, resource) when {{ {condition} }};"
         ));
         assert!(
@@ -221,7 +221,7 @@ fn a_row_rule_as_deep_as_allowed_is_read_on_an_ordinary_stack() {
              @id(\"a\") permit(principal, action == Action::\"read\", resource is Row) when {{ {condition} }};"
         )
     };
-    assert!(refused(&nested(18)).contains("is nested too deeply"));
+    assert!(load_error(&nested(18)).contains("is nested too deeply"));
     let deepest = (1..18)
         .rev()
         .map(nested)
@@ -236,7 +236,7 @@ fn a_row_rule_as_deep_as_allowed_is_read_on_an_ordinary_stack() {
 
 #[test]
 fn a_huge_file_is_refused() {
-    let told = refused(&"// filler\n".repeat(120_000));
+    let told = load_error(&"// filler\n".repeat(120_000));
     assert!(
         told.contains("p.cedar") && told.contains("longer than"),
         "{told}"

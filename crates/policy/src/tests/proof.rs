@@ -20,14 +20,14 @@ fn prove(solver: &Path, before: &str, after: &str) -> NoGainProof {
 }
 
 /// Returns the questions without a proof, with the obstacles.
-fn unproved(solver: &Path, before: &str, after: &str) -> Vec<(String, ProofObstacle)> {
+fn unproved_questions(solver: &Path, before: &str, after: &str) -> Vec<(String, ProofObstacle)> {
     let unproved = prove(solver, before, after).unproved.into_iter();
     unproved.map(|it| (it.what, it.obstacle)).collect()
 }
 
 /// Returns the only question without a proof, with its obstacle.
 fn only_unproved(solver: &Path, before: &str, after: &str) -> (String, ProofObstacle) {
-    let mut unproved = unproved(solver, before, after);
+    let mut unproved = unproved_questions(solver, before, after);
     assert_eq!(unproved.len(), 1, "{unproved:?}");
     unproved.remove(0)
 }
@@ -98,7 +98,7 @@ fn an_approval_that_was_not_enough_before_is_a_gain() {
         )
     };
     let (lead, caller) = (approved("Lead"), approved("caller"));
-    assert_eq!(unproved(&solver, STAFF_CALLS, &lead), []);
+    assert_eq!(unproved_questions(&solver, STAFF_CALLS, &lead), []);
     let (what, obstacle) = only_unproved(&solver, &lead, &caller);
     assert_eq!(what, "calls tools, approved by the caller");
     assert!(is_gain(&obstacle, ""), "{obstacle}");
@@ -124,7 +124,7 @@ fn policies_that_denied_by_failing_prove_nothing() {
     let (what, obstacle) = only_unproved(&solver, &failing, &safe);
     assert_eq!(what, "calls tools");
     assert_eq!(obstacle, ProofObstacle::CanFail("sum".to_owned()));
-    assert_eq!(unproved(&solver, &safe, &failing), []);
+    assert_eq!(unproved_questions(&solver, &safe, &failing), []);
 }
 
 #[test]

@@ -14,7 +14,7 @@ when { context.arguments.hasTag("x") && context.arguments.getTag("x") == princip
 @id("shown") permit(principal in Role::"A", action == Action::"show_partial", resource in Class::"shop");
 "#;
 
-fn tagged(name: &str, tags: &[&str]) -> ToolFacts {
+fn tool_with_tags(name: &str, tags: &[&str]) -> ToolFacts {
     ToolFacts {
         tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
         entity: None,
@@ -29,15 +29,15 @@ fn shows(set: &PolicySet, class: &str) -> bool {
 #[test]
 fn a_tool_is_unreachable_where_no_caller_could_be_permitted_to_call_it() {
     let set = Dir::with(RULES).load().unwrap();
-    assert!(set.lets_anyone_call(&tagged("t", &["other", "stock"])));
+    assert!(set.lets_anyone_call(&tool_with_tags("t", &["other", "stock"])));
     assert!(
-        set.lets_anyone_call(&tagged("named", &[])),
+        set.lets_anyone_call(&tool_with_tags("named", &[])),
         "some arguments are permitted"
     );
-    assert!(!set.lets_anyone_call(&tagged("t", &[])));
-    assert!(!set.lets_anyone_call(&tagged("t", &["other"])));
-    assert!(!set.lets_anyone_call(&tagged("t", &["shop", "closed"])));
-    let told = set.advice_on_tool(&tagged("t", &[])).to_string();
+    assert!(!set.lets_anyone_call(&tool_with_tags("t", &[])));
+    assert!(!set.lets_anyone_call(&tool_with_tags("t", &["other"])));
+    assert!(!set.lets_anyone_call(&tool_with_tags("t", &["shop", "closed"])));
+    let told = set.advice_on_tool(&tool_with_tags("t", &[])).to_string();
     for words in ["`t`", "tags: [shop or stock]", "Tool::\"t\""] {
         assert!(told.contains(words), "{told}");
     }

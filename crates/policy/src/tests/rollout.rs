@@ -49,7 +49,7 @@ fn bundle(version: u64, policies: &str) -> PolicyBundle {
 }
 
 /// A bundle without tests.
-fn untested(version: u64, policies: &str) -> PolicyBundle {
+fn bundle_without_tests(version: u64, policies: &str) -> PolicyBundle {
     let tested = bundle(version, policies);
     let files = tested.files().iter();
     let files = files.filter(|file| !file.path.starts_with("tests/"));
@@ -339,7 +339,7 @@ async fn decisions_about_operators_and_approvers_name_the_bundle() {
     let rollout = RolloutSetup::new();
     let approvable = policies("v1").replace("permit(", "@approval(\"Manager\") permit(");
     let may_read = "@id(\"reads\") permit(principal, action == Action::\"read_record\", resource);";
-    let sealed = untested(1, &format!("{approvable}\n{may_read}"));
+    let sealed = bundle_without_tests(1, &format!("{approvable}\n{may_read}"));
     let expected = sealed.reference();
     rollout.write("1.bundle", &sealed.sign(&rollout.signer).unwrap());
     let service = rollout.start().await.unwrap();
@@ -389,7 +389,7 @@ async fn a_candidate_comes_from_a_bundle_and_a_refused_one_changes_nothing() {
     let forged = bundle(9, &policies("v9")).sign(&signer()).unwrap();
     rollout.write("forged.bundle", &forged);
     for _ in 0..2 {
-        candidate.look(&shadow).await;
+        candidate.load_newer_bundle(&shadow).await;
         let report = shadow.report(None);
         assert_eq!(report.candidate_hash, None);
         let fault = report.fault;
@@ -397,12 +397,12 @@ async fn a_candidate_comes_from_a_bundle_and_a_refused_one_changes_nothing() {
         assert!(fault.starts_with("policy.shadow.bundle: "), "{fault}");
     }
     rollout.publish(1, &policies("v1"));
-    candidate.look(&shadow).await;
+    candidate.load_newer_bundle(&shadow).await;
     let report = shadow.report(None);
     assert_eq!(report.candidate_hash, hash(1, &policies("v1")));
     assert_eq!(report.fault, "");
     rollout.publish(2, "// nobody may do anything");
-    candidate.look(&shadow).await;
+    candidate.load_newer_bundle(&shadow).await;
     let kept = shadow.report(None).candidate_hash;
     assert_eq!(
         kept,
@@ -410,14 +410,14 @@ async fn a_candidate_comes_from_a_bundle_and_a_refused_one_changes_nothing() {
         "the tests of version 2 fail"
     );
     rollout.publish(3, &policies("v3"));
-    candidate.look(&shadow).await;
+    candidate.load_newer_bundle(&shadow).await;
     let newer = hash(3, &policies("v3"));
     assert_eq!(shadow.report(None).candidate_hash, newer);
     // After a restart, an older version is refused, and the former candidate is evaluated.
     rollout.withdraw("3.bundle");
     let restarted = ShadowEvaluator::new(CallHistory::default());
     let mut candidate = CandidateFollower::new(rollout.config());
-    candidate.look(&restarted).await;
+    candidate.load_newer_bundle(&restarted).await;
     assert_eq!(restarted.report(None).candidate_hash, newer);
 }
 

@@ -8,7 +8,7 @@ use super::samples::{admits, caller, caller_with, row, text};
 const CALLS: &str = r#"@id("c") permit(principal, action == Action::"call_tool", resource);"#;
 
 /// Returns the error for a directory with this schema.
-fn refused(schema: &str) -> String {
+fn load_error(schema: &str) -> String {
     let dir = Dir::with(CALLS);
     dir.write("s.cedarschema", schema);
     dir.load().unwrap_err().to_string()
@@ -91,14 +91,14 @@ fn what_repeats_a_built_in_word_is_told_to_delete_it() {
         ),
     ];
     for (schema, named) in cases {
-        let told = refused(schema);
+        let told = load_error(schema);
         assert!(told.contains(named), "{schema}\n  told: {told}");
     }
 }
 
 #[test]
 fn a_whole_schema_of_an_earlier_version_is_told_everything_to_delete_at_once() {
-    let told = refused(
+    let told = load_error(
         "entity Role; entity User in [Role] { subject: String, tenant: String, ward?: String };\n\
          entity Tag; entity Tool in [Tag] { read_only: Bool }; entity Class in [Class];\n\
          entity Arguments tags String; entity Row { owner?: String };\n\
@@ -155,14 +155,14 @@ fn what_no_row_and_no_caller_can_have_is_refused_at_its_place() {
         ("entity Role;\nentity User {{", "s.cedarschema:2:"),
     ];
     for (schema, named) in cases {
-        let told = refused(schema);
+        let told = load_error(schema);
         assert!(told.contains(named), "{schema}\n  told: {told}");
     }
 }
 
 #[test]
 fn an_unknown_type_is_named_where_it_stands() {
-    let told = refused("entity Row {\n  owner?: Strin,\n};");
+    let told = load_error("entity Row {\n  owner?: Strin,\n};");
     assert!(
         told.contains("s.cedarschema:2:11:") && told.contains("Strin"),
         "{told}"

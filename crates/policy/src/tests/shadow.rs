@@ -255,7 +255,7 @@ async fn only_whoever_may_read_the_record_reads_the_list() {
     ]
     .concat();
     let (dir, candidate, issuer) = (Dir::with(&policies), Dir::with(""), Issuer::new());
-    let mut config = Config::new(dir.path(), issuer.trusted());
+    let mut config = Config::new(dir.path(), issuer.auth_config());
     config.shadow = Some(ShadowConfig {
         policies: Some(candidate.path().to_owned()),
         bundle: None,

@@ -106,7 +106,7 @@ fn is_token(text: &str) -> bool {
 }
 
 /// Returns what `masked` shows of the original value at most.
-fn shown(masked: &str) -> String {
+fn revealed_characters(masked: &str) -> String {
     match masked {
         "[withheld]" => String::new(),
         token if is_token(token) => String::new(),
@@ -172,7 +172,7 @@ proptest! {
         let characters = text.chars().count();
         let released = |tier| {
             let released = redactor().field(&class(name), tier, ConfiguredForms::NONE, json!(text)).unwrap();
-            shown(released.as_str().unwrap()).chars().count()
+            revealed_characters(released.as_str().unwrap()).chars().count()
         };
         let partial = match name {
             "id.patient" | "id.staff" | "finance.insurance" => 2.min(characters * 2 / 5),

@@ -13,7 +13,7 @@ fn witness(number: u8) -> Cosigner {
 }
 
 /// Returns a checkpoint with the cosignatures of some witnesses.
-fn cosigned(by: &[u8]) -> SignedNote {
+fn cosigned_checkpoint(by: &[u8]) -> SignedNote {
     let checkpoint = Checkpoint {
         origin: ORIGIN.to_owned(),
         head: head(7),
@@ -57,11 +57,11 @@ fn a_quorum_is_reached_by_as_many_members_as_it_wants() {
     ] {
         let policy = policy(lines).unwrap();
         for by in enough {
-            let checkpoint = policy.verify(&cosigned(by)).unwrap();
+            let checkpoint = policy.verify(&cosigned_checkpoint(by)).unwrap();
             assert_eq!(checkpoint.head, head(7), "{lines} {by:?}");
         }
         for by in too_few {
-            let refused = policy.verify(&cosigned(by)).unwrap_err();
+            let refused = policy.verify(&cosigned_checkpoint(by)).unwrap_err();
             assert!(
                 matches!(refused, Error::Quorum(_)),
                 "{lines} {by:?}: {refused}"
@@ -75,7 +75,7 @@ fn a_cosignature_by_another_key_counts_for_nothing_and_a_wrong_one_is_refused() 
     let policy = policy("quorum w1\n").unwrap();
     // The cosigner has the name of the witness and another key.
     let impostor = Cosigner::from_pkcs8("witness.example/w1", &key(99)).unwrap();
-    let mut note = cosigned(&[]);
+    let mut note = cosigned_checkpoint(&[]);
     note.add(impostor.cosign(&note, 1));
     assert_eq!(policy.verify(&note), Err(Error::Quorum("w1".to_owned())));
     // The cosignature is of another checkpoint.
@@ -84,12 +84,12 @@ fn a_cosignature_by_another_key_counts_for_nothing_and_a_wrong_one_is_refused() 
         head: head(6),
     };
     let other = signer().sign(&other.to_string()).unwrap();
-    let mut note = cosigned(&[]);
+    let mut note = cosigned_checkpoint(&[]);
     note.add(witness(1).cosign(&other, 1));
     let wrong = Err(Error::Signature("witness.example/w1".to_owned()));
     assert_eq!(policy.verify(&note), wrong);
     // Without the signature of the log, a quorum is not sufficient.
-    let text = cosigned(&[1]).to_string();
+    let text = cosigned_checkpoint(&[1]).to_string();
     let lines: Vec<_> = text
         .lines()
         .filter(|line| !line.starts_with("\u{2014} example.com"))
@@ -113,13 +113,16 @@ fn a_witness_with_a_key_of_an_unknown_type_counts_for_nothing_and_leaves_the_oth
     let either = policy_of("group either any w1 new\nquorum either\n").unwrap();
     assert_eq!(either.unknown_witnesses().collect::<Vec<_>>(), ["new"]);
     assert_eq!(either.witnesses().count(), 6);
-    either.verify(&cosigned(&[1])).unwrap();
+    either.verify(&cosigned_checkpoint(&[1])).unwrap();
     // A signature line in the name of this witness is ignored.
-    let text = format!("{}\u{2014} witness.example/new ASOrzQA=\n", cosigned(&[]));
+    let text = format!(
+        "{}\u{2014} witness.example/new ASOrzQA=\n",
+        cosigned_checkpoint(&[])
+    );
     let note: SignedNote = text.parse().unwrap();
     for lines in ["quorum new\n", "group both all w1 new\nquorum both\n"] {
         let wanted = policy_of(lines).unwrap();
-        for note in [&note, &cosigned(&[1])] {
+        for note in [&note, &cosigned_checkpoint(&[1])] {
             let refused = wanted.verify(note).unwrap_err();
             assert!(matches!(refused, Error::Quorum(_)), "{lines}: {refused}");
         }
@@ -233,9 +236,12 @@ fn a_policy_that_is_not_one_is_refused_with_its_line() {
 fn a_policy_is_for_the_logs_that_it_names_or_for_the_one_of_its_reader() {
     let log = signer().verifier_key().clone();
     let any: TrustPolicy = "quorum none\n".parse().unwrap();
-    assert!(any.logs().is_empty() && any.verify(&cosigned(&[])).is_err());
+    assert!(any.logs().is_empty() && any.verify(&cosigned_checkpoint(&[])).is_err());
     let of_log = any.for_log(log.clone()).unwrap();
-    assert_eq!(of_log.verify(&cosigned(&[])).unwrap().head, head(7));
+    assert_eq!(
+        of_log.verify(&cosigned_checkpoint(&[])).unwrap().head,
+        head(7)
+    );
     let policy = policy("quorum w1\n").unwrap();
     assert_eq!(policy.clone().for_log(log).unwrap(), policy);
     let other = witness(1).verifier_key().clone();
@@ -253,7 +259,7 @@ fn a_submission_is_read_as_it_was_written_and_no_part_can_be_cut_off() {
     let submission = CheckpointSubmission {
         old_size: 3,
         path: consistency(3, 7, &tiles(7)),
-        checkpoint: cosigned(&[]),
+        checkpoint: cosigned_checkpoint(&[]),
     };
     let text = submission.to_string();
     assert_eq!(text.parse(), Ok(submission));
@@ -264,7 +270,7 @@ fn a_submission_is_read_as_it_was_written_and_no_part_can_be_cut_off() {
         );
     }
     for wrong in ["old 03\n\n", "old -3\n\n", "old 3\nAA==\n\n", "size 3\n\n"] {
-        let wrong = format!("{wrong}{}", cosigned(&[]));
+        let wrong = format!("{wrong}{}", cosigned_checkpoint(&[]));
         assert!(wrong.parse::<CheckpointSubmission>().is_err(), "{wrong}");
     }
 }

@@ -63,7 +63,7 @@ impl ClassLine {
             self.class, self.kind, self.forms.partial, self.forms.generalised
         );
         if let Some(value) = self.example {
-            let [partial, generalised] = self.forms.show(value);
+            let [partial, generalised] = self.forms.apply(value);
             text += &format!("\n  example      {value}: {partial}, {generalised}");
         }
         text
@@ -71,7 +71,7 @@ impl ClassLine {
 
     fn as_json(&self) -> Value {
         let example = self.example.map(|value| {
-            let [partial, generalised] = self.forms.show(value);
+            let [partial, generalised] = self.forms.apply(value);
             json!({ "value": value, "partial": partial, "generalised": generalised })
         });
         json!({
@@ -98,7 +98,7 @@ pub(crate) fn markdown() -> String {
             class.clone()
         };
         let value = line.example.unwrap_or_default();
-        let [partial, generalised] = forms.show(value);
+        let [partial, generalised] = forms.apply(value);
         let _ = writeln!(
             page,
             "| {kind} | {class} | {} | {} | `{value}`: `{partial}`, `{generalised}` |",

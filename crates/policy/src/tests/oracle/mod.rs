@@ -189,14 +189,14 @@ type OutcomeCounts = BTreeMap<String, u64>;
 fn compare(requests: u64, seed: u64) -> (OutcomeCounts, u64) {
     let mut random = SeededRandom::new(seed);
     let policy = TestPolicy::over(policies());
-    let tools = SampleTool::all();
+    let tools = SampleTool::create_all();
     let facts: Vec<ToolFacts> = tools.iter().map(SampleTool::facts).collect();
     let mut kinds = OutcomeCounts::new();
     let mut rows = 0;
     let mut number = 0;
     while number < requests {
         let sample = SampleCaller::random(&mut random);
-        let caller = sample.verified();
+        let caller = sample.to_caller();
         let first = SampleCall::random(&mut random);
         let (listed, _) = policy.authorizer.visible(&caller, &facts);
         let listed: Vec<String> = listed.iter().map(ToString::to_string).collect();

@@ -183,7 +183,7 @@ pub(super) struct SampleTool {
 }
 
 impl SampleTool {
-    pub(super) fn all() -> Vec<Self> {
+    pub(super) fn create_all() -> Vec<Self> {
         let tool = |(name, tag, entity, read_only, default_limit)| Self {
             name,
             tag,
@@ -251,7 +251,7 @@ impl SampleCaller {
         self.roles.contains(&role)
     }
 
-    pub(super) fn verified(&self) -> Caller {
+    pub(super) fn to_caller(&self) -> Caller {
         let claimed = [
             ("ward", self.ward),
             ("patient_id", self.patient_id),

@@ -31,7 +31,7 @@ pub(super) fn run(arguments: &PolicyTestRun) -> Result<(), Failure> {
         &as_json(&report).to_string(),
         || mark_invisible(&as_text(&report)).into_owned(),
     )?;
-    let (failed, untested) = (report.failed(), report.untested.len());
+    let (failed, untested) = (report.failed_count(), report.untested.len());
     if failed > 0 {
         return Err(format!("{failed} of {} tests failed", report.results.len()).into());
     }
@@ -65,7 +65,7 @@ fn as_text(report: &TestReport) -> String {
     text += &format!(
         "{} tests, {} failed; {reached} of {} policies decided something\n",
         report.results.len(),
-        report.failed(),
+        report.failed_count(),
         report.policies
     );
     for (id, location) in &report.untested {
@@ -92,7 +92,7 @@ fn as_json(report: &TestReport) -> Value {
     );
     json!({
         "tests": report.results.len(),
-        "failed": report.failed(),
+        "failed": report.failed_count(),
         "results": results.collect::<Vec<_>>(),
         "policies": report.policies,
         "untested": untested.collect::<Vec<_>>(),
