@@ -40,7 +40,7 @@ impl UpstreamConnection {
     }
 
     /// Returns the level of the log messages that the server sends over this connection.
-    pub(super) fn logging(&self) -> &ServerLogLevel {
+    pub(super) fn log_level(&self) -> &ServerLogLevel {
         match self {
             Self::Stdio(connection) => &connection.logging,
             Self::Http(connection) => &connection.logging,
@@ -80,18 +80,18 @@ impl UpstreamConnection {
     }
 
     /// Sends a message that has no response.
-    pub(super) async fn say(&self, message: Vec<u8>) -> Result<(), UpstreamError> {
+    pub(super) async fn send_message(&self, message: Vec<u8>) -> Result<(), UpstreamError> {
         match self {
-            Self::Stdio(connection) => connection.say(message).await,
-            Self::Http(connection) => connection.say(message).await,
+            Self::Stdio(connection) => connection.send_message(message).await,
+            Self::Http(connection) => connection.send_message(message).await,
         }
     }
 
     /// Sends a message that has no response, without waiting.
-    pub(super) fn say_later(&self, message: Vec<u8>) {
+    pub(super) fn send_message_later(&self, message: Vec<u8>) {
         match self {
-            Self::Stdio(connection) => connection.say_later(message),
-            Self::Http(connection) => connection.say_later(message),
+            Self::Stdio(connection) => connection.send_message_later(message),
+            Self::Http(connection) => connection.send_message_later(message),
         }
     }
 

@@ -127,7 +127,7 @@ pub struct SkillsCapability {
 }
 
 impl Handshake {
-    pub(super) fn observed(&self) -> ObservedServer {
+    pub(super) fn observed_server(&self) -> ObservedServer {
         ObservedServer {
             eras: self.eras,
             has_tasks: self.task_extension,
@@ -210,7 +210,7 @@ impl Capabilities {
         lists.into_iter().flatten().any(|list| list.list_changed)
     }
 
-    fn declared(&self) -> ServerCapabilities {
+    fn server_capabilities(&self) -> ServerCapabilities {
         ServerCapabilities {
             logging: self.logging.is_some(),
             completions: self.completions.is_some(),
@@ -263,7 +263,7 @@ pub(super) fn read_probe(
                 SupportedEras::Modern
             },
             announces: capabilities.announce(),
-            declares: capabilities.declared(),
+            declares: capabilities.server_capabilities(),
             tasks: false,
             task_extension: capabilities.has_task_extension(),
             // A server of 2026-07-28 receives the level with each request.
@@ -295,7 +295,7 @@ pub(super) fn read_initialize(result: &RawValue) -> Result<Handshake, UpstreamEr
         .into_iter()
         .find(|version| *version == initialized.version)
         .ok_or(NO_COMMON_VERSION)?;
-    let declared = initialized.capabilities.declared();
+    let declared = initialized.capabilities.server_capabilities();
     Ok(Handshake {
         era: Era::Legacy,
         version,

@@ -94,7 +94,7 @@ impl Events {
         self.health.subscribe()
     }
 
-    pub(super) fn observed(&self) -> watch::Receiver<ObservedServer> {
+    pub(super) fn observed_server(&self) -> watch::Receiver<ObservedServer> {
         self.observed.subscribe()
     }
 
@@ -136,7 +136,7 @@ impl Events {
     }
 
     /// Takes the instructions from `result`, the response to the first message.
-    pub(super) fn learn(&self, result: &RawValue) {
+    pub(super) fn store_instructions(&self, result: &RawValue) {
         #[derive(Deserialize)]
         struct InitializeMembers {
             #[serde(default)]
@@ -147,7 +147,7 @@ impl Events {
         let instructions = instructions.filter(|text| !text.trim().is_empty());
         let fits = |text: &String| text.len() <= MAX_INSTRUCTIONS;
         if !instructions.as_ref().is_none_or(fits) {
-            self.ignored("its instructions are longer than 4096 bytes");
+            self.log_ignored("its instructions are longer than 4096 bytes");
         }
         let accepted = instructions.filter(fits).map(Arc::from);
         *self
@@ -188,17 +188,17 @@ impl Events {
     }
 
     /// Reports a possible change of all lists, because notifications may have been missed.
-    pub(super) fn missed(&self) {
+    pub(super) fn report_possible_changes(&self) {
         self.tools_changed();
         for list in [&self.prompts, &self.resources] {
-            changed(list);
+            count_change(list);
         }
     }
 
     /// Reports a change, or a possible change, of the server's tools. The tools of every connection are compared again.
     pub(super) fn tools_changed(&self) {
         self.tools_revision.fetch_add(1, Ordering::AcqRel);
-        changed(&self.tools);
+        count_change(&self.tools);
     }
 
     /// Returns how often [`Self::tools_changed`] was called.
@@ -208,41 +208,42 @@ impl Events {
 
     /// Reports that a connection offers a different tool than the approved one, so that the offered tools are evaluated again.
     pub(super) fn tools_differ(&self) {
-        changed(&self.followed_tools);
+        count_change(&self.followed_tools);
     }
 
     /// Handles a message that belongs to no request of this client.
-    pub(super) fn unsolicited(&self, message: &IncomingMessage<'_>) {
+    pub(super) fn handle_unsolicited(&self, message: &IncomingMessage<'_>) {
         match message {
             IncomingMessage::Notification { method, params } => match &**method {
                 "notifications/tools/list_changed" => self.tools_changed(),
-                "notifications/prompts/list_changed" => changed(&self.prompts),
-                "notifications/resources/list_changed" => changed(&self.resources),
+                "notifications/prompts/list_changed" => count_change(&self.prompts),
+                "notifications/resources/list_changed" => count_change(&self.resources),
                 "notifications/resources/updated" => {
                     if let Some(ResourceUpdated { uri }) = parse_params(*params) {
-                        self.subscriptions.updated(&uri);
+                        self.subscriptions.notify_listeners(&uri);
                     }
                 }
                 "notifications/subscriptions/acknowledged" => {
                     let SubscriptionAcknowledged { notifications } =
                         parse_params(*params).unwrap_or_default();
                     let uris = notifications.resource_subscriptions.iter();
-                    self.subscriptions.accepted(uris.map(String::as_str));
-                    self.subscriptions.opened();
+                    self.subscriptions
+                        .record_acceptance(uris.map(String::as_str));
+                    self.subscriptions.record_stream_start();
                 }
                 _ => {}
             },
             IncomingMessage::Response { .. } => {
-                self.ignored("it is a response to an unknown request");
+                self.log_ignored("it is a response to an unknown request");
             }
             IncomingMessage::Request { .. } => {
-                self.ignored("it is a request, which is not allowed here");
+                self.log_ignored("it is a request, which is not allowed here");
             }
         }
     }
 
     /// Logs that a message of the server is ignored. The log rate is limited.
-    pub(super) fn ignored(&self, why: &str) {
+    pub(super) fn log_ignored(&self, why: &str) {
         let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(left_out) = warnings.admit_line() {
             warn!(
@@ -287,6 +288,6 @@ fn parse_params<'a, T: Deserialize<'a>>(params: Option<&'a RawValue>) -> Option<
     serde_json::from_str(params?.get()).ok()
 }
 
-fn changed(list: &watch::Sender<u64>) {
+fn count_change(list: &watch::Sender<u64>) {
     list.send_modify(|changes| *changes += 1);
 }

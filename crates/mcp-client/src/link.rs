@@ -269,7 +269,7 @@ impl Link {
         connection: &UpstreamConnection,
         current: impl Fn() -> Option<Arc<ListedTools>> + Send,
     ) -> Result<Arc<ListedTools>, UpstreamError> {
-        let _asking = connection.listing().asking().await;
+        let _asking = connection.listing().lock_for_request().await;
         if let Some(listed) = current() {
             return Ok(listed);
         }
@@ -329,7 +329,7 @@ impl Link {
 
     /// Returns the eras that the server supports. If discovery left open whether it accepts `initialize`, this is tried now.
     pub(super) async fn settle_eras(&self) -> SupportedEras {
-        let eras = || self.events.observed().borrow().eras;
+        let eras = || self.events.observed_server().borrow().eras;
         if eras() == SupportedEras::Unsettled
             && let Connector::Http(dialer) = &self.connector
         {
@@ -421,7 +421,7 @@ impl Link {
         }
         if earlier.is_some() {
             // Changes in between were not noticed.
-            self.events.missed();
+            self.events.report_possible_changes();
         }
         Ok(())
     }
@@ -448,7 +448,7 @@ async fn request_to_end(
 ) -> Result<Box<RawValue>, UpstreamError> {
     if let Some(level) = request.log_level() {
         let setting = |request| async move { connection.request_plainly(&request, None).await };
-        connection.logging().make_at_least(level, setting).await;
+        connection.log_level().make_at_least(level, setting).await;
     }
     let answer = connection
         .request_plainly(request, lend(&mut listener))

@@ -51,7 +51,7 @@ const AT_ONCE: usize = 8;
 /// A connection over which a client can listen.
 pub(super) trait ListenTransport: Clone + Send + Sync + 'static {
     /// Sends a request, and waits for the response without a time limit. Dropping the future ends the request.
-    fn ask(
+    fn send_request(
         &self,
         request: &UpstreamRequest<'_>,
     ) -> impl Future<Output = Result<Box<RawValue>, UpstreamError>> + Send;
@@ -66,7 +66,7 @@ pub(super) async fn run_listener<L: ListenTransport>(
     events: Arc<Events>,
     handshake: Handshake,
 ) {
-    events.subscriptions.reconnected();
+    events.subscriptions.reset_statuses();
     match handshake.era {
         Era::Modern => modern(&transport, &events, handshake).await,
         Era::Legacy => legacy(&transport, &events, handshake).await,
@@ -113,13 +113,13 @@ async fn begin<L: ListenTransport>(
     announces: bool,
     uris: &BTreeSet<String>,
 ) -> Option<AbortOnDropHandle<()>> {
-    let mut begun = events.subscriptions.begun();
+    let mut begun = events.subscriptions.stream_starts();
     begun.mark_unchanged();
     let task = {
         let (transport, events, uris) = (transport.clone(), Arc::clone(events), uris.clone());
         async move {
             let once = || async {
-                let outcome = transport.ask(&request(announces, &uris)).await;
+                let outcome = transport.send_request(&request(announces, &uris)).await;
                 outcome.map(drop)
             };
             listen_until_refused(&events, once).await;
@@ -131,7 +131,7 @@ async fn begin<L: ListenTransport>(
         _ = &mut task => false,
         () = sleep(START_TIMEOUT) => true,
     };
-    events.subscriptions.refused(uris);
+    events.subscriptions.record_refusal(uris);
     is_open.then_some(task)
 }
 
@@ -175,7 +175,7 @@ async fn legacy<L: ListenTransport>(transport: &L, events: &Arc<Events>, handsha
             standalone = Some(open_standalone_stream(transport, events).await);
         }
         if let Some(None) = standalone {
-            subscriptions.refused(&uris);
+            subscriptions.record_refusal(&uris);
         } else {
             let gone: Vec<_> = subscribed.difference(&uris).cloned().collect();
             for uri in gone {
@@ -187,9 +187,9 @@ async fn legacy<L: ListenTransport>(transport: &L, events: &Arc<Events>, handsha
             let requests = new.map(|uri| async {
                 let outcome = request_resource(transport, "resources/subscribe", &uri).await;
                 if outcome.is_ok() {
-                    subscriptions.accepted([uri.as_str()]);
+                    subscriptions.record_acceptance([uri.as_str()]);
                 } else {
-                    subscriptions.refused([&uri]);
+                    subscriptions.record_refusal([&uri]);
                 }
                 outcome.is_ok().then_some(uri)
             });
@@ -217,7 +217,7 @@ pub(super) async fn run_resource_listener<L: ListenTransport>(
     let mut changes = events.subscriptions.uri_changes();
     let mut subscribed = BTreeSet::new();
     loop {
-        let uris = events.subscriptions.listened();
+        let uris = events.subscriptions.listened_uris();
         let gone: Vec<_> = subscribed.difference(&uris).cloned().collect();
         for uri in gone {
             let _ = request_resource(&transport, "resources/unsubscribe", &uri).await;
@@ -245,7 +245,7 @@ async fn open_standalone_stream<L: ListenTransport>(
     transport: &L,
     events: &Arc<Events>,
 ) -> StandaloneStream {
-    let mut begun = events.subscriptions.begun();
+    let mut begun = events.subscriptions.stream_starts();
     begun.mark_unchanged();
     let task = {
         let (transport, events) = (transport.clone(), Arc::clone(events));
@@ -267,7 +267,7 @@ async fn request_resource<L: ListenTransport>(
     uri: &str,
 ) -> Result<(), UpstreamError> {
     let request = UpstreamRequest::new(method, vec![("uri", MemberValue::Text(uri))]);
-    let outcome = timeout(START_TIMEOUT, transport.ask(&request)).await;
+    let outcome = timeout(START_TIMEOUT, transport.send_request(&request)).await;
     outcome.unwrap_or(Err(UpstreamError::Timeout)).map(drop)
 }
 
@@ -277,7 +277,7 @@ fn uris_to_request(events: &Events, handshake: Handshake) -> BTreeSet<String> {
     if handshake.declares.resource_subscriptions {
         return uris;
     }
-    events.subscriptions.refused(&uris);
+    events.subscriptions.record_refusal(&uris);
     BTreeSet::new()
 }
 
@@ -294,13 +294,13 @@ async fn listen_until_refused<F>(events: &Events, once: impl Fn() -> F + Send)
 where
     F: Future<Output = Result<(), UpstreamError>> + Send,
 {
-    let broken_off = || events.subscriptions.interrupted();
+    let broken_off = || events.subscriptions.record_interruption();
     // Changes in between were not noticed.
-    let again = || events.missed();
+    let again = || events.report_possible_changes();
     match until_refused(&events.ambient, once, broken_off, again).await {
-        UpstreamError::Rpc(error) => refused(events, &error),
+        UpstreamError::Rpc(error) => log_listen_refusal(events, &error),
         // The next request for the lists will find out that it needs a new connection.
-        UpstreamError::Gone => events.missed(),
+        UpstreamError::Gone => events.report_possible_changes(),
         _ => {}
     }
 }
@@ -350,7 +350,7 @@ where
     }
 }
 
-fn refused(events: &Events, error: &UpstreamRpcError) {
+fn log_listen_refusal(events: &Events, error: &UpstreamRpcError) {
     warn!(
         upstream = events.upstream,
         code = error.code,

@@ -119,7 +119,7 @@ impl ConnectionTools {
     }
 
     /// Acquires the lock for a request of the list, so that one request serves all callers.
-    pub(super) async fn asking(&self) -> MutexGuard<'_, ()> {
+    pub(super) async fn lock_for_request(&self) -> MutexGuard<'_, ()> {
         self.asking.lock().await
     }
 }

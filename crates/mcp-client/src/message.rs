@@ -239,7 +239,7 @@ pub(super) fn notification(
 }
 
 /// Encodes the notification that request `id` is cancelled.
-pub(super) fn cancelled(id: u64) -> Result<Vec<u8>, UpstreamError> {
+pub(super) fn cancelled_notification(id: u64) -> Result<Vec<u8>, UpstreamError> {
     let members = [("requestId", MemberValue::Json(id.into()))];
     notification("notifications/cancelled", &members)
 }
@@ -345,7 +345,7 @@ fn depth(text: &str) -> usize {
 }
 
 /// Encodes the client's response to a request of a server.
-pub(super) fn answered(id: &RawValue, result: &RawValue) -> Result<Vec<u8>, UpstreamError> {
+pub(super) fn encode_response(id: &RawValue, result: &RawValue) -> Result<Vec<u8>, UpstreamError> {
     own_message(&OutgoingResponse {
         jsonrpc: "2.0",
         id,

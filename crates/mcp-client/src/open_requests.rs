@@ -40,7 +40,7 @@ impl OpenRequests {
     }
 
     /// Removes a request that the server responded to. Returns whether it was known.
-    pub(super) fn answered(&mut self, id: u64) -> bool {
+    pub(super) fn remove_answered(&mut self, id: u64) -> bool {
         let was_open = self.open.remove(&id).is_some();
         self.given_up.remove(&id).is_some() || was_open
     }

@@ -55,7 +55,7 @@ impl<U> PersonalConnections<U> {
     }
 
     /// Returns the transport of the shared connection, which has the credentials for listing.
-    pub(super) fn shared(&self) -> Transport {
+    pub(super) fn shared_transport(&self) -> Transport {
         let mut settings = self.settings.clone();
         settings.client.auth = self.settings.listing.clone();
         Transport::Http(Box::new(settings))

@@ -113,7 +113,7 @@ impl ServerTaskRequest {
 
 impl ServerTask {
     /// Reads the task in `result` that a call became.
-    pub(super) fn begun(result: &RawValue) -> Result<Self, UpstreamError> {
+    pub(super) fn from_result(result: &RawValue) -> Result<Self, UpstreamError> {
         let (task, _) = Self::parse(result)?;
         Ok(task)
     }
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn what_a_server_says_of_a_task_stays_byte_for_byte_but_for_its_id_and_its_end() {
         let task_members = r#"{"resultType":"task","taskId":"t","status":"working","ttlMs":null, "x": {"n":1.10},"_meta":{},"requestState":"s"}"#;
-        let task = ServerTask::begun(&raw(task_members)).unwrap();
+        let task = ServerTask::from_result(&raw(task_members)).unwrap();
         assert_eq!(task.id, "t");
         let about = r#"{"status":"working","ttlMs":null,"x":{"n":1.10}}"#;
         assert_eq!(task.about, about);

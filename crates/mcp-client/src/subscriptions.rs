@@ -75,7 +75,7 @@ impl ResourceSubscription {
         }
     }
 
-    fn updated(&self, uri: &str) {
+    fn record_update(&self, uri: &str) {
         for inbox in &self.inboxes {
             inbox.send_modify(|changes| {
                 changes.updated.insert(uri.to_owned());
@@ -146,19 +146,19 @@ impl Subscriptions {
     }
 
     /// Returns the resources that have listeners now, for the task that requests them on a further connection.
-    pub(super) fn listened(&self) -> BTreeSet<String> {
+    pub(super) fn listened_uris(&self) -> BTreeSet<String> {
         let table = self.table();
         let listened = table.iter().filter(|(_, entry)| !entry.inboxes.is_empty());
         listened.map(|(uri, _)| uri.clone()).collect()
     }
 
     /// Returns a counter of the times that the server began to send notifications.
-    pub(super) fn begun(&self) -> watch::Receiver<u64> {
+    pub(super) fn stream_starts(&self) -> watch::Receiver<u64> {
         self.begun.subscribe()
     }
 
     /// Resets the status of all resources for a new connection, on which nothing was requested yet.
-    pub(super) fn reconnected(&self) {
+    pub(super) fn reset_statuses(&self) {
         for entry in self.table().values_mut() {
             entry.missed |= entry.status == SubscriptionStatus::Accepted;
             entry.status = SubscriptionStatus::Pending;
@@ -166,7 +166,7 @@ impl Subscriptions {
     }
 
     /// Records that notifications may be missed from now on.
-    pub(super) fn interrupted(&self) {
+    pub(super) fn record_interruption(&self) {
         for entry in self.table().values_mut() {
             entry.missed |= entry.status == SubscriptionStatus::Accepted;
         }
@@ -174,30 +174,30 @@ impl Subscriptions {
 
     /// Records that the server sends notifications, again or for the first time. Resources whose changes may have been
     /// missed count as changed.
-    pub(super) fn opened(&self) {
+    pub(super) fn record_stream_start(&self) {
         for (uri, entry) in self.table().iter_mut() {
             if entry.status == SubscriptionStatus::Accepted && std::mem::take(&mut entry.missed) {
-                entry.updated(uri);
+                entry.record_update(uri);
             }
         }
         self.begun.send_modify(|count| *count += 1);
     }
 
     /// Records that the server sends notifications about these resources.
-    pub(super) fn accepted<'u>(&self, uris: impl IntoIterator<Item = &'u str>) {
+    pub(super) fn record_acceptance<'u>(&self, uris: impl IntoIterator<Item = &'u str>) {
         let mut table = self.table();
         for uri in uris {
             if let Some(entry) = table.get_mut(uri) {
                 entry.set_status(uri, SubscriptionStatus::Accepted);
                 if std::mem::take(&mut entry.missed) {
-                    entry.updated(uri);
+                    entry.record_update(uri);
                 }
             }
         }
     }
 
     /// Records that the server sends no notifications about these resources, except those that it has accepted already.
-    pub(super) fn refused<'u>(&self, uris: impl IntoIterator<Item = &'u String>) {
+    pub(super) fn record_refusal<'u>(&self, uris: impl IntoIterator<Item = &'u String>) {
         let mut table = self.table();
         for uri in uris {
             let entry = table.get_mut(uri);
@@ -208,7 +208,7 @@ impl Subscriptions {
     }
 
     /// Notifies the listeners that the resource at `uri` changed, which may be a part of a resource that has listeners.
-    pub(super) fn updated(&self, uri: &str) {
+    pub(super) fn notify_listeners(&self, uri: &str) {
         if uri.len() > MAX_URI {
             return;
         }
@@ -217,7 +217,7 @@ impl Subscriptions {
         let ends: BTreeSet<usize> = parents.chain([uri.len()]).collect();
         for whole in ends.into_iter().map(|end| &uri[..end]) {
             if let Some(entry) = table.get(whole) {
-                entry.updated(whole);
+                entry.record_update(whole);
             }
         }
     }
@@ -238,7 +238,7 @@ pub struct ResourceListener {
 
 impl ResourceListener {
     /// Waits until the server has accepted or refused each resource.
-    pub async fn settled(&mut self) {
+    pub async fn wait_until_settled(&mut self) {
         let total = self.uris.len();
         let is_settled =
             |changes: &PendingChanges| changes.accepted.len() + changes.refused.len() >= total;
@@ -311,7 +311,7 @@ mod tests {
         of.iter().map(|&uri| uri.to_owned()).collect()
     }
 
-    fn listening(of: &[&str]) -> (Arc<Subscriptions>, ResourceListener) {
+    fn listen_to(of: &[&str]) -> (Arc<Subscriptions>, ResourceListener) {
         let subscriptions = Arc::new(Subscriptions::default());
         let listener = subscriptions.listen(uris(of));
         (subscriptions, listener)
@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn a_resource_is_wanted_as_long_as_anyone_listens_to_it() {
-        let (subscriptions, first) = listening(&["x:a", "x:b"]);
+        let (subscriptions, first) = listen_to(&["x:a", "x:b"]);
         let mut uri_changes = subscriptions.uri_changes();
         let second = subscriptions.listen(uris(&["x:b"]));
         assert!(!uri_changes.has_changed().unwrap(), "it is wanted already");
@@ -334,43 +334,52 @@ mod tests {
 
     #[test]
     fn what_is_taken_up_again_before_the_connection_knew_it_was_let_go_is_still_agreed() {
-        let (subscriptions, listener) = listening(&["x:a"]);
+        let (subscriptions, listener) = listen_to(&["x:a"]);
         assert_eq!(subscriptions.uris(), uris(&["x:a"]));
-        subscriptions.accepted(["x:a"]);
+        subscriptions.record_acceptance(["x:a"]);
         drop(listener);
         let mut again = subscriptions.listen(uris(&["x:a"]));
         // The connection sees the same set as before, and requests nothing.
         assert_eq!(subscriptions.uris(), uris(&["x:a"]));
-        again.settled().now_or_never().expect("it was agreed");
+        again
+            .wait_until_settled()
+            .now_or_never()
+            .expect("it was agreed");
         assert_eq!(again.keep_accepted(), uris(&["x:a"]));
 
         drop(again);
         assert_eq!(subscriptions.uris(), uris(&[]));
         let mut later = subscriptions.listen(uris(&["x:a"]));
-        assert!(later.settled().now_or_never().is_none(), "it is asked anew");
+        assert!(
+            later.wait_until_settled().now_or_never().is_none(),
+            "it is asked anew"
+        );
     }
 
     #[test]
     fn what_the_server_does_not_take_is_let_go() {
-        let (subscriptions, mut listener) = listening(&["x:a", "x:b"]);
-        assert!(listener.settled().now_or_never().is_none());
-        subscriptions.accepted(["x:a", "x:foreign"]);
-        subscriptions.refused(&subscriptions.uris());
-        listener.settled().now_or_never().unwrap();
+        let (subscriptions, mut listener) = listen_to(&["x:a", "x:b"]);
+        assert!(listener.wait_until_settled().now_or_never().is_none());
+        subscriptions.record_acceptance(["x:a", "x:foreign"]);
+        subscriptions.record_refusal(&subscriptions.uris());
+        listener.wait_until_settled().now_or_never().unwrap();
         assert_eq!(listener.keep_accepted(), uris(&["x:a"]));
         assert_eq!(subscriptions.uris(), uris(&["x:a"]));
         let mut later = subscriptions.listen(uris(&["x:a"]));
-        later.settled().now_or_never().expect("it is known already");
+        later
+            .wait_until_settled()
+            .now_or_never()
+            .expect("it is known already");
     }
 
     #[test]
     fn a_change_is_told_to_whoever_listens_to_it_or_to_what_it_is_part_of() {
-        let (subscriptions, mut listener) = listening(&["x:a", "x://d", "x://e/", "x://d/f"]);
+        let (subscriptions, mut listener) = listen_to(&["x:a", "x://d", "x://e/", "x://d/f"]);
         let other = subscriptions.listen(uris(&["x:b"]));
-        subscriptions.accepted(["x:a", "x://d", "x://e/", "x://d/f", "x:b"]);
+        subscriptions.record_acceptance(["x:a", "x://d", "x://e/", "x://d/f", "x:b"]);
         listener.keep_accepted();
         for uri in ["x:a", "x:a", "x:ab", "x://d/f/g", "x://e/h", "x://dd/f"] {
-            subscriptions.updated(uri);
+            subscriptions.notify_listeners(uri);
         }
         listener.changed().now_or_never().unwrap();
         assert_eq!(
@@ -384,46 +393,46 @@ mod tests {
 
     #[test]
     fn what_may_have_changed_unheard_counts_as_changed_once_it_is_heard_of_again() {
-        let (subscriptions, listener) = listening(&["x:a"]);
-        subscriptions.opened();
-        subscriptions.accepted(["x:a"]);
+        let (subscriptions, listener) = listen_to(&["x:a"]);
+        subscriptions.record_stream_start();
+        subscriptions.record_acceptance(["x:a"]);
         assert_eq!(listener.take_changes(), uris(&[]), "nothing was missed");
 
-        subscriptions.interrupted();
+        subscriptions.record_interruption();
         assert_eq!(
             listener.take_changes(),
             uris(&[]),
             "nobody could read what changes yet"
         );
-        subscriptions.opened();
+        subscriptions.record_stream_start();
         assert_eq!(listener.take_changes(), uris(&["x:a"]));
 
-        subscriptions.reconnected();
-        subscriptions.opened();
+        subscriptions.reset_statuses();
+        subscriptions.record_stream_start();
         assert_eq!(
             listener.take_changes(),
             uris(&[]),
             "the new connection was not asked yet"
         );
-        subscriptions.accepted(["x:a"]);
+        subscriptions.record_acceptance(["x:a"]);
         assert_eq!(listener.take_changes(), uris(&["x:a"]));
-        subscriptions.accepted(["x:a"]);
+        subscriptions.record_acceptance(["x:a"]);
         assert_eq!(listener.take_changes(), uris(&[]), "once");
     }
 
     #[test]
     fn so_many_resources_can_be_listened_to_and_no_endless_uri() {
-        let (subscriptions, mut first) = listening(&["x:a"]);
-        subscriptions.accepted(["x:a"]);
+        let (subscriptions, mut first) = listen_to(&["x:a"]);
+        subscriptions.record_acceptance(["x:a"]);
         let all: BTreeSet<_> = (1..=MOST).map(|n| format!("x:{n:04}")).collect();
         let mut listener = subscriptions.listen(all);
-        subscriptions.accepted(subscriptions.uris().iter().map(String::as_str));
-        listener.settled().now_or_never().unwrap();
+        subscriptions.record_acceptance(subscriptions.uris().iter().map(String::as_str));
+        listener.wait_until_settled().now_or_never().unwrap();
         assert_eq!(listener.keep_accepted().len(), MOST - 1);
         drop(listener);
-        first.settled().now_or_never().unwrap();
+        first.wait_until_settled().now_or_never().unwrap();
         let mut endless = subscriptions.listen([format!("x:{}", "a".repeat(MAX_URI))].into());
-        endless.settled().now_or_never().unwrap();
+        endless.wait_until_settled().now_or_never().unwrap();
         assert_eq!(endless.keep_accepted(), uris(&[]));
     }
 }

@@ -58,7 +58,7 @@ impl Upstream {
     pub fn new(name: &str, transport: &Transport, ambient: &Ambient) -> Result<Self, EgressError> {
         let events = Arc::new(Events::new(name.to_owned(), ambient.clone()));
         let personal = PersonalConnections::for_transport(transport, &events, Self::of_person)?;
-        let shared = personal.as_ref().map(PersonalConnections::shared);
+        let shared = personal.as_ref().map(PersonalConnections::shared_transport);
         let mut upstream = Self::open(shared.as_ref().unwrap_or(transport), events)?;
         upstream.personal = personal;
         Ok(upstream)
@@ -103,8 +103,8 @@ impl Upstream {
     }
 
     /// Returns the observed properties of the server.
-    pub fn observed(&self) -> watch::Receiver<ObservedServer> {
-        self.link.events.observed()
+    pub fn observed_server(&self) -> watch::Receiver<ObservedServer> {
+        self.link.events.observed_server()
     }
 
     /// Returns a counter of the actual and possible changes of the server's tools.

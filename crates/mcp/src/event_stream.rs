@@ -50,7 +50,7 @@ impl EventReader {
 
     /// Creates a parser for the stream that continues this one after a reconnection.
     #[must_use]
-    pub fn resumed(self) -> Self {
+    pub fn into_resumed(self) -> Self {
         Self {
             id: self.last_id.clone(),
             last_id: self.last_id,
@@ -160,7 +160,7 @@ mod tests {
             assert_eq!(events, expected, "pieces of {size}");
             assert_eq!(reader.last_id(), Some("8"), "9 is not whole");
             assert_eq!(reader.retry(), Some(Duration::from_millis(250)));
-            let resumed = reader.resumed();
+            let resumed = reader.into_resumed();
             assert_eq!(resumed.last_id(), Some("8"));
             assert!(resumed.line.is_empty() && resumed.data.is_none());
         }

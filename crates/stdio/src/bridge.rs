@@ -135,7 +135,7 @@ impl Bridge {
                     mode,
                     guard,
                 };
-                self.requests.spawn(Arc::clone(self).ask(exchange));
+                self.requests.spawn(Arc::clone(self).run_exchange(exchange));
             }
             Err(fault) => {
                 for request in requests {
@@ -189,14 +189,14 @@ impl Bridge {
                 }
             }
             Err(fault) => {
-                heed(session.as_deref(), &fault);
+                stop_ended_session(session.as_deref(), &fault);
                 tracing::warn!(reason = %fault, "the gateway did not accept a message that has no response");
             }
         }
     }
 
     /// Sends requests and makes sure that each is answered, unless the client cancelled them.
-    async fn ask(self: Arc<Self>, mut exchange: Exchange) {
+    async fn run_exchange(self: Arc<Self>, mut exchange: Exchange) {
         let cancelled = exchange.guard.cancelled.clone();
         let outcome = tokio::select! {
             biased;
@@ -206,7 +206,7 @@ impl Bridge {
         };
         if let Err(fault) = outcome {
             if let RequestMode::Legacy(session) = &exchange.mode {
-                heed(session.as_deref(), &fault);
+                stop_ended_session(session.as_deref(), &fault);
             }
             for id in exchange.guard.give_up() {
                 self.out.write(fault.answer(Some(&id))).await;
@@ -278,7 +278,7 @@ impl Bridge {
         events: Events,
         mut broken: RequestFault,
     ) -> Result<Events, RequestFault> {
-        let reader = events.reader.resumed();
+        let reader = events.reader.into_resumed();
         if reader.last_id().is_none() {
             return Err(broken);
         }
@@ -306,7 +306,7 @@ impl Bridge {
                 continue;
             };
             match id {
-                Some(id) => exchange.guard.answered(id),
+                Some(id) => exchange.guard.mark_answered(id),
                 // The response is an error without an id, so it is not known which request it belongs to.
                 None => {
                     return Err(RequestFault::Refused {
@@ -318,17 +318,17 @@ impl Bridge {
             }
         }
         if exchange.guard.all_answered() {
-            self.learn(text, &exchange.mode, headers);
+            self.apply_response(text, &exchange.mode, headers);
         }
         self.out.write(text).await;
         Ok(())
     }
 
     /// Learns what a response states about the requests that follow.
-    fn learn(&self, answer: &[u8], mode: &RequestMode, headers: &HeaderMap) {
+    fn apply_response(&self, answer: &[u8], mode: &RequestMode, headers: &HeaderMap) {
         match mode {
             RequestMode::Initialize => {
-                if let Some(session) = McpSession::opened(answer, headers)
+                if let Some(session) = McpSession::from_response(answer, headers)
                     && let Some(before) = self.last_session().replace(Arc::new(session))
                 {
                     before.over.cancel();
@@ -336,7 +336,7 @@ impl Bridge {
             }
             RequestMode::Modern {
                 lists_tools: true, ..
-            } => self.mirrored_headers.learn(answer),
+            } => self.mirrored_headers.update_from(answer),
             RequestMode::Modern { .. } | RequestMode::Legacy(_) => {}
         }
     }
@@ -357,10 +357,10 @@ impl Bridge {
                             tracing::debug!("the stream of the session failed");
                         }
                         pause = events::pause(&events.reader);
-                        reader = events.reader.resumed();
+                        reader = events.reader.into_resumed();
                     }
                     Err(fault) => {
-                        heed(Some(&session), &fault);
+                        stop_ended_session(Some(&session), &fault);
                         if fault.is_final() {
                             return;
                         }
@@ -392,7 +392,7 @@ impl Bridge {
 }
 
 /// Stops listening to a session that has ended.
-fn heed(session: Option<&McpSession>, fault: &RequestFault) {
+fn stop_ended_session(session: Option<&McpSession>, fault: &RequestFault) {
     if let (Some(session), RequestFault::SessionEnded) = (session, fault) {
         session.over.cancel();
     }

@@ -65,7 +65,7 @@ impl RequestFault {
                 reason: Some(reason),
                 advice,
                 ..
-            } => described(reason, advice.as_deref()),
+            } => append_advice(reason, advice.as_deref()),
             Self::Refused {
                 advice: Some(advice),
                 ..
@@ -88,7 +88,7 @@ fn error(code: i64, message: &str) -> String {
 }
 
 /// Returns the gateway's own error, with the advice appended to its message.
-fn described(reason: &RawValue, advice: Option<&str>) -> String {
+fn append_advice(reason: &RawValue, advice: Option<&str>) -> String {
     let Some(advice) = advice else {
         return reason.get().to_owned();
     };

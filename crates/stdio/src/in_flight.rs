@@ -110,7 +110,7 @@ impl InFlight {
 
 impl RequestGuard {
     /// Marks the request `id` as answered, if it is one of these.
-    pub(crate) fn answered(&mut self, id: &Id) {
+    pub(crate) fn mark_answered(&mut self, id: &Id) {
         if let Some(at) = self.waiting.iter().position(|waiting| waiting == id) {
             self.waiting.swap_remove(at);
             lock(&self.pending).remove(id);

@@ -162,7 +162,7 @@ fn text_of(raw: &RawValue) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn one(text: &str) -> ClientMessage {
+    fn parse_one(text: &str) -> ClientMessage {
         match MessageLine::parse(text.as_bytes()) {
             Some(MessageLine::One(message)) => message,
             other => panic!("{other:?}"),
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_modern_request_says_its_version_and_what_it_is_about() {
-        let ClientMessage::Request(request) = one(
+        let ClientMessage::Request(request) = parse_one(
             r#"{"jsonrpc":"2.0","id":"\u0061","method":"tools/call","params":{"name":"x","arguments":{ "n":1.10 },"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#,
         ) else {
             panic!("no request")
@@ -187,7 +187,7 @@ mod tests {
         for params in ["[]", "7", r#"{"_meta":[]}"#, r#"{"name":7}"#] {
             let text =
                 format!(r#"{{"id":18446744073709551617,"method":"tools/call","params":{params}}}"#);
-            let ClientMessage::Request(request) = one(&text) else {
+            let ClientMessage::Request(request) = parse_one(&text) else {
                 panic!("no request")
             };
             assert_eq!(request.id.as_json(), "18446744073709551617");
@@ -198,22 +198,22 @@ mod tests {
     #[test]
     fn kinds_of_messages_are_told_apart() {
         assert!(matches!(
-            one(r#"{"method":"notifications/cancelled","params":{"requestId":7}}"#),
+            parse_one(r#"{"method":"notifications/cancelled","params":{"requestId":7}}"#),
             ClientMessage::Notification { cancels: Some(id), .. } if id.as_json() == "7"
         ));
         assert!(matches!(
-            one(r#"{"method":"notifications/progress","params":{"requestId":7}}"#),
+            parse_one(r#"{"method":"notifications/progress","params":{"requestId":7}}"#),
             ClientMessage::Notification { cancels: None, .. }
         ));
         assert!(matches!(
-            one(r#"{"id":1,"result":{}}"#),
+            parse_one(r#"{"id":1,"result":{}}"#),
             ClientMessage::Response {
                 id: Some(_),
                 error: None
             }
         ));
         assert!(matches!(
-            one(r#"{"id":null,"error":{"code":1,"message":""}}"#),
+            parse_one(r#"{"id":null,"error":{"code":1,"message":""}}"#),
             ClientMessage::Response {
                 id: None,
                 error: Some(_)

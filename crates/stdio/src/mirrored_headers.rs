@@ -36,7 +36,7 @@ struct ListedTool {
 
 impl MirroredHeaders {
     /// Updates the headers from the response to `tools/list`.
-    pub(crate) fn learn(&self, answer: &[u8]) {
+    pub(crate) fn update_from(&self, answer: &[u8]) {
         let Ok(ListToolsResponse { result }) = serde_json::from_slice(answer) else {
             return;
         };
@@ -90,7 +90,7 @@ mod tests {
             let answer = json!({"jsonrpc": "2.0", "id": 1, "result": {"tools": [
                 {"name": "t", "inputSchema": schema}, {"name": "plain"},
             ]}});
-            mirrored_headers.learn(answer.to_string().as_bytes());
+            mirrored_headers.update_from(answer.to_string().as_bytes());
         };
         list(&schema);
         let arguments = r#"{"region":"Zürich","size":1e2}"#;
@@ -102,7 +102,7 @@ mod tests {
             ]
         );
         assert!(headers("plain", arguments).is_empty());
-        mirrored_headers.learn(br#"{"id":1,"error":{"code":1,"message":""}}"#);
+        mirrored_headers.update_from(br#"{"id":1,"error":{"code":1,"message":""}}"#);
         assert_eq!(headers("t", r#"{"region":"x"}"#), ["mcp-param-region: x"]);
         list(&json!({}));
         assert!(headers("t", arguments).is_empty());

@@ -34,7 +34,7 @@ struct InitializeResult {
 
 impl McpSession {
     /// Returns the session that the response `answer` with these headers opens, or `None` if the response is an error.
-    pub(crate) fn opened(answer: &[u8], headers: &HeaderMap) -> Option<Self> {
+    pub(crate) fn from_response(answer: &[u8], headers: &HeaderMap) -> Option<Self> {
         let InitializeResponse { result } = parse_object(std::str::from_utf8(answer).ok()?)?;
         let id = headers.get(header::SESSION_ID).cloned().map(|mut id| {
             id.set_sensitive(true);

@@ -379,7 +379,7 @@ impl LoadedCatalogue {
             .sources
             .mcp(source)
             .ok()?
-            .observed()
+            .observed_server()
             .borrow()
             .declares?;
         Some(ServerCapabilities {
@@ -396,7 +396,7 @@ impl LoadedCatalogue {
             .source()
             .filter(|_| tool.tool.plan().may_request_input());
         let server = source.and_then(|source| self.sources.mcp(source).ok());
-        server.is_some_and(|server| server.observed().borrow().has_tasks)
+        server.is_some_and(|server| server.observed_server().borrow().has_tasks)
     }
 
     /// Returns the MCP servers whose tools are imported, by the names of their sources.

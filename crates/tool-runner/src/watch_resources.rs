@@ -219,7 +219,7 @@ impl ResourceWatch {
                 // A server that does not answer in time does not watch any resource.
                 let settled = async {
                     of.upstream.connect().await;
-                    listener.settled().await;
+                    listener.wait_until_settled().await;
                 };
                 let _ = timeout(ACCEPTANCE_TIMEOUT, settled).await;
                 let accepted = listener.keep_accepted();

@@ -85,7 +85,7 @@ impl Exchange {
             if matches!(outcome, Err(UpstreamError::Broken(_))) {
                 self.open().given_up(id);
             } else {
-                self.open().answered(id);
+                self.open().remove_answered(id);
             }
             outcome
         } else {
@@ -137,7 +137,7 @@ impl Exchange {
             if !deliver(message)
                 && let Some(refusal) = refusal
             {
-                self.say_later(refusal);
+                self.send_message_later(refusal);
             }
         };
         let outcome = loop {
@@ -182,7 +182,8 @@ impl Exchange {
         method: &str,
         members: &[(&'static str, MemberValue<'_>)],
     ) -> Result<(), UpstreamError> {
-        self.say(message::notification(method, members)?).await
+        self.send_message(message::notification(method, members)?)
+            .await
     }
 
     /// Ends the session at the server, if there is one.
@@ -223,7 +224,7 @@ impl Exchange {
             request.header(name, value)
         });
         let response = self.client.send(self.with_terms(request), None).await?;
-        self.accepted(response).await
+        self.check_status(response).await
     }
 
     /// Opens the standalone stream of the server, or resumes a stream after the event `last`.
@@ -235,14 +236,14 @@ impl Exchange {
             request = request.header(header::LAST_EVENT_ID, last);
         }
         let response = self.client.send(self.with_terms(request), None).await?;
-        let response = self.accepted(response).await?;
+        let response = self.check_status(response).await?;
         if !header::has_media_type(&response.headers, EVENT_STREAM) {
             return Err(UpstreamError::BadResult("it is not an event stream"));
         }
         Ok(response)
     }
 
-    pub(super) async fn say(&self, body: Vec<u8>) -> Result<(), UpstreamError> {
+    pub(super) async fn send_message(&self, body: Vec<u8>) -> Result<(), UpstreamError> {
         timeout(NOTICE_LIMIT, self.post(body, Vec::new()))
             .await
             .map_err(|_| UpstreamError::Timeout)?
@@ -253,15 +254,15 @@ impl Exchange {
     pub(super) fn request_later(self: &Arc<Self>, request: &UpstreamRequest<'_>) {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         if let Ok(body) = request.encode(id, self.era, false) {
-            self.say_later(body);
+            self.send_message_later(body);
         }
     }
 
-    pub(super) fn say_later(self: &Arc<Self>, body: Vec<u8>) {
+    pub(super) fn send_message_later(self: &Arc<Self>, body: Vec<u8>) {
         // Without a runtime, the program is ending and its connections are closed anyway.
         if let Ok(runtime) = Handle::try_current() {
             let exchange = Arc::clone(self);
-            let telling = async move { exchange.say(body).await };
+            let telling = async move { exchange.send_message(body).await };
             self.tasks.spawn_on(telling, &runtime);
         }
     }
@@ -281,7 +282,10 @@ impl Exchange {
     }
 
     /// Returns the response if its status is a success, and an error otherwise.
-    async fn accepted(&self, response: EgressResponse) -> Result<EgressResponse, UpstreamError> {
+    async fn check_status(
+        &self,
+        response: EgressResponse,
+    ) -> Result<EgressResponse, UpstreamError> {
         let status = response.status.as_u16();
         if response.status.is_success() {
             return Ok(response);
@@ -360,7 +364,7 @@ impl Exchange {
                                     .spawn(timeout(STREAM_END_TIMEOUT, read_out(body)));
                                 return answer;
                             }
-                            Err(why) => self.events.ignored(why),
+                            Err(why) => self.events.log_ignored(why),
                         }
                     }
                     continue;
@@ -382,7 +386,7 @@ impl Exchange {
             tokio::time::sleep(pause.min(RESUME_AFTER_AT_MOST)).await;
             let resumed = self.get(Some(last)).await;
             body = resumed.map_err(UpstreamError::after_acceptance)?.body;
-            events = events.resumed();
+            events = events.into_resumed();
         }
     }
 
@@ -469,14 +473,14 @@ impl Exchange {
                 };
                 if let Some(answer) = answer {
                     // It does not matter whether the server accepts the response.
-                    let _ = self.say(answer).await;
+                    let _ = self.send_message(answer).await;
                 }
             }
             // A server of 2026-07-28 cannot get a response to a request, so it would wait forever.
             IncomingMessage::Request { .. } if id.is_some() => {
                 return Some(Err(UpstreamError::AsksOutOfTurn));
             }
-            other => self.events.unsolicited(&other),
+            other => self.events.handle_unsolicited(&other),
         }
         None
     }
@@ -496,12 +500,12 @@ impl Exchange {
 }
 
 impl ListenTransport for Arc<Exchange> {
-    async fn ask(&self, request: &UpstreamRequest<'_>) -> RequestResult {
+    async fn send_request(&self, request: &UpstreamRequest<'_>) -> RequestResult {
         self.request(request, None).await
     }
 
     async fn read_standalone_stream(&self) -> Result<(), UpstreamError> {
-        let begun = || self.events.subscriptions.opened();
+        let begun = || self.events.subscriptions.record_stream_start();
         Exchange::read_standalone_stream(self, begun).await
     }
 }
@@ -524,8 +528,8 @@ impl Drop for PendingRequest<'_> {
             return;
         }
         self.exchange.open().given_up(self.id);
-        if let Ok(message) = message::cancelled(self.id) {
-            self.exchange.say_later(message);
+        if let Ok(message) = message::cancelled_notification(self.id) {
+            self.exchange.send_message_later(message);
         }
     }
 }

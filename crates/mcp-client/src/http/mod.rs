@@ -98,7 +98,7 @@ impl Dialer {
             Probe::Legacy => {
                 let (result, begun) = self.initialize().await?;
                 if self.profile.is_empty() {
-                    self.events.learn(&result);
+                    self.events.store_instructions(&result);
                 }
                 begun
             }
@@ -109,7 +109,7 @@ impl Dialer {
         }
         self.is_legacy.set(handshake.era == Era::Legacy);
         if self.profile.is_empty() {
-            self.events.set_observed(handshake.observed());
+            self.events.set_observed(handshake.observed_server());
         }
         info!(
             upstream = self.events.upstream,
@@ -192,7 +192,7 @@ impl Dialer {
         let exchange = Arc::new(self.exchange(Era::Modern, Some(MODERN), None));
         match exchange.request(&era::discover(), None).await {
             Ok(result) => {
-                self.events.learn(&result);
+                self.events.store_instructions(&result);
                 era::read_probe(Ok(result))
             }
             Err(UpstreamError::Rpc(error)) => era::read_probe(Err(error)),
@@ -304,8 +304,8 @@ impl HttpConnection {
     }
 
     /// Sends a message that has no response.
-    pub(super) async fn say(&self, message: Vec<u8>) -> Result<(), UpstreamError> {
-        self.exchange.say(message).await
+    pub(super) async fn send_message(&self, message: Vec<u8>) -> Result<(), UpstreamError> {
+        self.exchange.send_message(message).await
     }
 
     /// Sends a request in the background and ignores the response.
@@ -314,8 +314,8 @@ impl HttpConnection {
     }
 
     /// Sends a message that has no response, in the background.
-    pub(super) fn say_later(&self, message: Vec<u8>) {
-        self.exchange.say_later(message);
+    pub(super) fn send_message_later(&self, message: Vec<u8>) {
+        self.exchange.send_message_later(message);
     }
 
     /// Returns whether marked arguments must be repeated as headers.

@@ -167,7 +167,7 @@ pub(super) fn end(
     match outcome {
         Ok(result) => Ok(match read_outcome(result, client, may_be_task)? {
             RequestOutcome::Complete(result) => Round::Done(result),
-            RequestOutcome::Task(task) => Round::Task(ServerTask::begun(&task)?),
+            RequestOutcome::Task(task) => Round::Task(ServerTask::from_result(&task)?),
             RequestOutcome::InputRequired { requests, state } => Round::Waits {
                 requests,
                 then: Continuation::Retry(state),
@@ -204,13 +204,13 @@ fn urls(error: &UpstreamRpcError, profile: ClientProfile) -> Option<String> {
             .iter()
             .all(|one| is_of_mode(one) && profile.covers("elicitation/create", Some(one)));
     let numbered = (1..).zip(elicitations);
-    let requests =
-        numbered.map(|(number, params)| (number, written("elicitation/create", Some(params))));
+    let requests = numbered
+        .map(|(number, params)| (number, input_request("elicitation/create", Some(params))));
     is_covered.then(|| by_number(requests))
 }
 
 /// Returns a request to the client as an entry of `inputRequests`.
-pub(super) fn written(method: &str, params: Option<&RawValue>) -> String {
+pub(super) fn input_request(method: &str, params: Option<&RawValue>) -> String {
     let params = params.map(|params| ("params", params.get().to_owned()));
     let method = ("method", Value::from(method).to_string());
     object([method].into_iter().chain(params))

@@ -152,7 +152,7 @@ impl OpenExchange {
         {
             if let Ok(refusal) = message::unavailable(&question.id) {
                 // It does not matter whether the server accepts the refusal.
-                let _ = connection.say(refusal).await;
+                let _ = connection.send_message(refusal).await;
             }
         }
     }
@@ -204,7 +204,8 @@ impl OpenExchange {
                 connection,
             }) = request
             {
-                let answered = connection.say(message::answered(&question.id, answer)?);
+                let answered =
+                    connection.send_message(message::encode_response(&question.id, answer)?);
                 answered.await.map_err(|error| {
                     UpstreamError::Broken(format!("it did not accept an answer: {error}"))
                 })?;
@@ -216,7 +217,7 @@ impl OpenExchange {
     fn requests(&self) -> String {
         round::by_number(self.pending.iter().map(|(number, request)| {
             let ServerRequest { method, params, .. } = &request.question;
-            (*number, round::written(method, params.as_deref()))
+            (*number, round::input_request(method, params.as_deref()))
         }))
     }
 }
@@ -271,7 +272,7 @@ impl Drop for OpenExchange {
         } in std::mem::take(&mut self.pending).into_values()
         {
             if let Ok(refusal) = message::unavailable(&question.id) {
-                connection.say_later(refusal);
+                connection.send_message_later(refusal);
             }
         }
     }

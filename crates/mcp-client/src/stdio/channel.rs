@@ -120,7 +120,7 @@ impl Channel {
                     let refusal = message.refusal();
                     let is_taken = listener.as_mut().is_some_and(|listener| listener(message));
                     if let Some(refusal) = refusal.filter(|_| !is_taken) {
-                        self.say_later(refusal);
+                        self.send_message_later(refusal);
                     }
                 }
                 answer = &mut answered => {
@@ -133,10 +133,10 @@ impl Channel {
 
     /// Sends a notification.
     pub(super) async fn notify(&self, method: &str) -> Result<(), UpstreamError> {
-        self.say(message::notification(method, &[])?).await
+        self.send_message(message::notification(method, &[])?).await
     }
 
-    pub(super) async fn say(&self, message: Vec<u8>) -> Result<(), UpstreamError> {
+    pub(super) async fn send_message(&self, message: Vec<u8>) -> Result<(), UpstreamError> {
         let line = message::one_line(message);
         self.queue.send(line).await.map_err(|_| UpstreamError::Gone)
     }
@@ -145,12 +145,12 @@ impl Channel {
     pub(super) fn request_later(&self, request: &UpstreamRequest<'_>, era: Era) {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         if let Ok(message) = request.encode(id, era, false) {
-            self.say_later(message);
+            self.send_message_later(message);
         }
     }
 
     /// Sends a message unless the queue is full, because a server that does not read must not block others.
-    pub(super) fn say_later(&self, message: Vec<u8>) {
+    pub(super) fn send_message_later(&self, message: Vec<u8>) {
         let _ = self.queue.try_send(message::one_line(message));
     }
 
@@ -197,12 +197,13 @@ impl Channel {
                     Ok(messages) => messages
                         .into_iter()
                         .for_each(|message| self.handle_message(message)),
-                    Err(why) => self.events.ignored(why),
+                    Err(why) => self.events.log_ignored(why),
                 },
                 Ok(Line::Cut(start)) => {
-                    self.events.ignored("it exceeds the size limit of messages");
+                    self.events
+                        .log_ignored("it exceeds the size limit of messages");
                     let (waiter, _) = id_at_start(start)
-                        .map(|id| self.answered(id))
+                        .map(|id| self.remove_waiter(id))
                         .unwrap_or_default();
                     if let Some(waiter) = waiter {
                         let _ = waiter.answer.send(Err(UpstreamError::TooLarge));
@@ -218,7 +219,7 @@ impl Channel {
             IncomingMessage::Response {
                 id: Some(id),
                 outcome,
-            } => match self.answered(id) {
+            } => match self.remove_waiter(id) {
                 (Some(waiter), _) => {
                     let _ = waiter.answer.send(outcome.map(ToOwned::to_owned));
                 }
@@ -230,7 +231,7 @@ impl Channel {
                         id, "an upstream server responded twice or too late"
                     );
                 }
-                (None, false) => self.events.unsolicited(&IncomingMessage::Response {
+                (None, false) => self.events.handle_unsolicited(&IncomingMessage::Response {
                     id: Some(id),
                     outcome,
                 }),
@@ -241,7 +242,7 @@ impl Channel {
                     None => message::answer(id, &method).ok(),
                 };
                 if let Some(answer) = answer {
-                    self.say_later(answer);
+                    self.send_message_later(answer);
                 }
             }
             IncomingMessage::Notification { method, params }
@@ -273,14 +274,14 @@ impl Channel {
                     let _ = messages.try_send(ServerMessage::Progress(report));
                 }
             }
-            other => self.events.unsolicited(&other),
+            other => self.events.handle_unsolicited(&other),
         }
     }
 
     /// Removes the waiter for the response to request `id`. Returns it, and whether the request was known.
-    fn answered(&self, id: u64) -> (Option<Waiter>, bool) {
+    fn remove_waiter(&self, id: u64) -> (Option<Waiter>, bool) {
         let mut table = self.waiting.lock();
-        let is_known = table.open.answered(id);
+        let is_known = table.open.remove_answered(id);
         (table.requests.remove(&id), is_known)
     }
 }
@@ -317,7 +318,7 @@ impl Drop for PendingRequest<'_> {
             table.open.given_up(self.id);
         }
         if self.can_be_cancelled
-            && let Ok(message) = message::cancelled(self.id)
+            && let Ok(message) = message::cancelled_notification(self.id)
         {
             // If the queue is full, the server does not read and cannot be notified.
             let _ = self.channel.queue.try_send(message::one_line(message));

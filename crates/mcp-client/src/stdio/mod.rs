@@ -98,7 +98,7 @@ impl Launcher {
         let (process, handshake) = self.open().await?;
         process.channel.take_into_use();
         if self.profile.is_empty() {
-            self.events.set_observed(handshake.observed());
+            self.events.set_observed(handshake.observed_server());
         }
         let stop = CancellationToken::new();
         let transport = StdioListenTransport {
@@ -175,7 +175,7 @@ impl Launcher {
             let probe = process.channel.request(&discover, Era::Modern, None);
             let answered = match timeout(PROBE_LIMIT, probe).await {
                 Ok(Ok(result)) => {
-                    self.events.learn(&result);
+                    self.events.store_instructions(&result);
                     era::read_probe(Ok(result))?
                 }
                 Ok(Err(UpstreamError::Rpc(error))) => era::read_probe(Err(error))?,
@@ -206,7 +206,7 @@ impl Launcher {
         .await
         .unwrap_or(Err(UpstreamError::Timeout))?;
         if self.profile.is_empty() {
-            self.events.learn(&result);
+            self.events.store_instructions(&result);
         }
         let handshake = era::read_initialize(&result)?;
         channel.notify("notifications/initialized").await?;
@@ -227,13 +227,16 @@ struct StdioListenTransport {
 }
 
 impl ListenTransport for StdioListenTransport {
-    async fn ask(&self, request: &UpstreamRequest<'_>) -> Result<Box<RawValue>, UpstreamError> {
+    async fn send_request(
+        &self,
+        request: &UpstreamRequest<'_>,
+    ) -> Result<Box<RawValue>, UpstreamError> {
         self.channel.request(request, self.era, None).await
     }
 
     /// Waits forever, because all messages of a program arrive on its standard output anyway.
     async fn read_standalone_stream(&self) -> Result<(), UpstreamError> {
-        self.events.subscriptions.opened();
+        self.events.subscriptions.record_stream_start();
         std::future::pending().await
     }
 }
@@ -248,8 +251,8 @@ impl StdioConnection {
     }
 
     /// Sends a message that has no response.
-    pub(super) async fn say(&self, message: Vec<u8>) -> Result<(), UpstreamError> {
-        self.process.channel.say(message).await
+    pub(super) async fn send_message(&self, message: Vec<u8>) -> Result<(), UpstreamError> {
+        self.process.channel.send_message(message).await
     }
 
     /// Returns the skills capability of the server, or `None` if it has no skills.
@@ -269,8 +272,8 @@ impl StdioConnection {
     }
 
     /// Sends a message that has no response, unless the queue is full because the server does not read.
-    pub(super) fn say_later(&self, message: Vec<u8>) {
-        self.process.channel.say_later(message);
+    pub(super) fn send_message_later(&self, message: Vec<u8>) {
+        self.process.channel.send_message_later(message);
     }
 
     pub(super) async fn request(

@@ -47,7 +47,7 @@ impl FixtureState {
         });
     }
 
-    pub fn subscribed(&self) -> Vec<String> {
+    pub fn subscribed_uris(&self) -> Vec<String> {
         let mut uris = self.subscribed.lock().unwrap().clone();
         uris.sort();
         uris
@@ -283,7 +283,8 @@ impl ServerHandler for Fixture {
         let mut touched = state.touched.subscribe();
         state.subscribed.lock().unwrap().push(request.uri.clone());
         tokio::spawn(async move {
-            while touched.changed().await.is_ok() && state.subscribed().contains(&request.uri) {
+            while touched.changed().await.is_ok() && state.subscribed_uris().contains(&request.uri)
+            {
                 let uri = touched.borrow_and_update().1.clone();
                 let updated = ResourceUpdatedNotificationParam::new(uri.clone());
                 if uri == request.uri

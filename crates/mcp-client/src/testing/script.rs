@@ -43,7 +43,7 @@ impl Script {
         let message: Value = serde_json::from_str(line).unwrap();
         if message.get("method").is_none() {
             if let Some(call) = self.open.pop() {
-                return vec![say_text(&call, &message.to_string())];
+                return vec![text_response(&call, &message.to_string())];
             }
             self.answers.push(message);
             return Vec::new();
@@ -61,21 +61,21 @@ impl Script {
         }
         if self.kind == "asks" && message["params"]["name"] == "heard" {
             let text = Value::from(std::mem::take(&mut self.answers)).to_string();
-            return vec![say_text(&message["id"], &text)];
+            return vec![text_response(&message["id"], &text)];
         }
         acts(&self.kind, line)
     }
 }
 
-fn say(id: &Value, result: &str) -> ScriptedAction {
+fn response(id: &Value, result: &str) -> ScriptedAction {
     ScriptedAction::Say(format!(
         r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#
     ))
 }
 
-fn say_text(id: &Value, text: &str) -> ScriptedAction {
+fn text_response(id: &Value, text: &str) -> ScriptedAction {
     let content = json!({ "content": [{ "type": "text", "text": text }] });
-    say(id, &content.to_string())
+    response(id, &content.to_string())
 }
 
 fn refusal(id: &Value, code: i64, message: &str) -> ScriptedAction {
@@ -86,7 +86,7 @@ fn refusal(id: &Value, code: i64, message: &str) -> ScriptedAction {
 fn acts(kind: &str, line: &str) -> Vec<ScriptedAction> {
     let message: Value = serde_json::from_str(line).unwrap();
     let id = &message["id"];
-    let result = |result: &str| say(id, result);
+    let result = |result: &str| response(id, result);
     match (kind, message["method"].as_str().unwrap()) {
         ("ignores_discover", "server/discover") => Vec::new(),
         ("exits_unless_initialized", "server/discover") => vec![ScriptedAction::Exit],
@@ -116,7 +116,7 @@ fn acts(kind: &str, line: &str) -> Vec<ScriptedAction> {
                 .chain([
                     ScriptedAction::Say(deep),
                     ScriptedAction::Say(twofold),
-                    say_text(id, "heard"),
+                    text_response(id, "heard"),
                 ])
                 .collect()
         }
@@ -128,7 +128,7 @@ fn acts(kind: &str, line: &str) -> Vec<ScriptedAction> {
 
 fn list(kind: &str, message: &Value) -> Vec<ScriptedAction> {
     let id = &message["id"];
-    let result = |result: &str| say(id, result);
+    let result = |result: &str| response(id, result);
     match kind {
         "odd" => vec![result(&format!(r#"{{"tools":[{ODD_TOOL}]}}"#))],
         "circle" => vec![result(r#"{"tools":[],"nextCursor":"again"}"#)],
@@ -167,8 +167,8 @@ fn list(kind: &str, message: &Value) -> Vec<ScriptedAction> {
 
 fn call(kind: &str, message: &Value, line: &str) -> Vec<ScriptedAction> {
     let id = &message["id"];
-    let result = |result: &str| say(id, result);
-    let text = |text: &str| say_text(id, text);
+    let result = |result: &str| response(id, result);
+    let text = |text: &str| text_response(id, text);
     match kind {
         "silent" => Vec::new(),
         "dies" => vec![ScriptedAction::Exit],

@@ -23,7 +23,7 @@ async fn server(era: &str) -> (Fixture, Upstream) {
     (fixture, upstream(&settings(&url)))
 }
 
-fn required(tools: &[ToolDefinition]) -> BTreeMap<&str, RequiredCapabilities> {
+fn required_capabilities(tools: &[ToolDefinition]) -> BTreeMap<&str, RequiredCapabilities> {
     let conditional = tools.iter().filter(|tool| !tool.required.is_empty());
     let required = conditional.map(|tool| (tool.name.as_str(), tool.required.clone()));
     required.collect()
@@ -82,7 +82,7 @@ async fn a_tool_for_certain_clients_is_found_with_the_capabilities_that_it_needs
             let required = RequiredCapabilities::from_wire(needed.as_bytes(), alternatives);
             (name, required.unwrap())
         });
-        assert_eq!(required(&tools), expected.into(), "{era}");
+        assert_eq!(required_capabilities(&tools), expected.into(), "{era}");
     }
 }
 
@@ -95,7 +95,11 @@ async fn it_is_looked_for_again_only_when_the_tools_changed() {
         let before = listed();
         let again = upstream.offered_tools(soon()).await.unwrap();
         assert_eq!(listed(), before + 1, "{era}");
-        assert_eq!(required(&again), required(&first), "{era}");
+        assert_eq!(
+            required_capabilities(&again),
+            required_capabilities(&first),
+            "{era}"
+        );
         upstream.announce_changed_tools();
         upstream.offered_tools(soon()).await.unwrap();
         assert!(listed() > before + 2, "{era}");
@@ -133,7 +137,11 @@ async fn a_server_that_shows_all_clients_the_same_has_none() {
         let url = serve_fixture(&fixture, false).await;
         let upstream = upstream(&settings(&url));
         let tools = upstream.offered_tools(soon()).await.unwrap();
-        assert_eq!((tools.len(), required(&tools).len()), (6, 0), "{era}");
+        assert_eq!(
+            (tools.len(), required_capabilities(&tools).len()),
+            (6, 0),
+            "{era}"
+        );
         assert_eq!(fixture.state.listed.load(Ordering::SeqCst), 2, "{era}");
     }
 }

@@ -252,7 +252,7 @@ async fn round(upstream: &Upstream, start: RoundStart, logged: &mut usize) -> Ro
     round.await.unwrap()
 }
 
-fn done(round: Round) -> String {
+fn final_result(round: Round) -> String {
     match round {
         Round::Done(result) => result.get().to_owned(),
         other => panic!("no result: {other:?}"),
@@ -275,7 +275,7 @@ async fn a_question_is_of_the_only_call_and_of_nobody_where_there_are_more() {
     assert_eq!(logged, 1);
 
     // With two open calls, the messages of the server cannot be assigned.
-    let second = done(round(&upstream, RoundStart::Beginning, &mut logged).await);
+    let second = final_result(round(&upstream, RoundStart::Beginning, &mut logged).await);
     assert!(
         second.contains("several requests are in progress"),
         "{second}"
@@ -287,6 +287,6 @@ async fn a_question_is_of_the_only_call_and_of_nobody_where_there_are_more() {
         exchange,
         responses,
     };
-    let first = done(round(&upstream, start, &mut logged).await);
+    let first = final_result(round(&upstream, start, &mut logged).await);
     assert!(first.contains("accept"), "{first}");
 }

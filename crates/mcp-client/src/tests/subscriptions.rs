@@ -37,7 +37,7 @@ fn uris(of: &[&str]) -> BTreeSet<String> {
 /// Listens to resources, and returns the listener with the resources that the server accepted.
 async fn listen(upstream: &Upstream, of: &[&str]) -> (ResourceListener, BTreeSet<String>) {
     let mut listener = upstream.listen(uris(of));
-    let settled = timeout(Duration::from_mins(1), listener.settled()).await;
+    let settled = timeout(Duration::from_mins(1), listener.wait_until_settled()).await;
     settled.expect("the server says what it takes");
     let accepted = listener.keep_accepted();
     (listener, accepted)
@@ -61,7 +61,7 @@ async fn servers_of_both_eras_tell_of_the_resources_that_are_wanted_and_of_no_ot
         // Further listeners cause no request to the server, unless they need more resources.
         let (mut second, accepted) = listen(&upstream, &[ONE, TWO]).await;
         assert_eq!(accepted, uris(&[ONE, TWO]), "{era}");
-        until_true("the union", async || state.subscribed() == [ONE, TWO]).await;
+        until_true("the union", async || state.subscribed_uris() == [ONE, TWO]).await;
 
         state.touch(TWO);
         assert_eq!(next_changes(&mut second).await, uris(&[TWO]), "{era}");
@@ -69,11 +69,11 @@ async fn servers_of_both_eras_tell_of_the_resources_that_are_wanted_and_of_no_ot
         assert_eq!(next_changes(&mut second).await, uris(&[ONE]), "{era}");
         assert_eq!(next_changes(&mut first).await, uris(&[ONE]), "{era}");
         drop(second);
-        until_true("one is let go", async || state.subscribed() == [ONE]).await;
+        until_true("one is let go", async || state.subscribed_uris() == [ONE]).await;
         state.touch(ONE);
         assert_eq!(next_changes(&mut first).await, uris(&[ONE]), "{era}");
         drop(first);
-        until_true("the other too", async || state.subscribed().is_empty()).await;
+        until_true("the other too", async || state.subscribed_uris().is_empty()).await;
     }
 }
 
@@ -100,16 +100,22 @@ async fn an_older_server_is_subscribed_to_in_the_session_of_calls_too() {
         &mut deaf,
     );
     assert!(matches!(round.await, Ok(Round::Done(_))));
-    until_true("both sessions", async || state.subscribed() == [ONE, ONE]).await;
+    until_true("both sessions", async || {
+        state.subscribed_uris() == [ONE, ONE]
+    })
+    .await;
     let (other, _) = listen(&upstream, &[TWO]).await;
     until_true("the other", async || {
-        state.subscribed() == [ONE, ONE, TWO, TWO]
+        state.subscribed_uris() == [ONE, ONE, TWO, TWO]
     })
     .await;
     drop(other);
-    until_true("it is let go", async || state.subscribed() == [ONE, ONE]).await;
+    until_true("it is let go", async || {
+        state.subscribed_uris() == [ONE, ONE]
+    })
+    .await;
     drop(listener);
-    until_true("nothing", async || state.subscribed().is_empty()).await;
+    until_true("nothing", async || state.subscribed_uris().is_empty()).await;
 }
 
 #[tokio::test]
@@ -133,7 +139,7 @@ async fn what_callers_read_as_themselves_is_not_listened_to_for_them() {
     upstream.list_tools(soon()).await.unwrap();
     let (_ear, accepted) = listen(&upstream, &[ONE]).await;
     assert_eq!(accepted, uris(&[]));
-    assert!(fixture.state.subscribed().is_empty());
+    assert!(fixture.state.subscribed_uris().is_empty());
 }
 
 /// Starts a server of 2026-07-28 that registers a subscription before it acknowledges it. Every URI that is sent to it is
@@ -190,7 +196,7 @@ async fn no_change_is_lost_while_the_set_of_resources_changes() {
             assert_eq!(next_changes(&mut listener).await, uris(&[ONE]));
             tokio::time::sleep(Duration::from_millis(pause)).await;
         }
-        others.settled().await;
+        others.wait_until_settled().await;
         assert_eq!(others.keep_accepted().len(), 1);
         until_true("the other request ended", async || {
             touched.receiver_count() == 1

@@ -23,7 +23,7 @@ async fn real(era: &str) -> [Upstream; 2] {
 }
 
 /// Returns a scripted server over each transport.
-async fn scripted(kind: &str) -> [Upstream; 2] {
+async fn start_scripted_servers(kind: &str) -> [Upstream; 2] {
     let (_, url) = ScriptedServer::new(kind).start().await;
     let program = program::settings(kind);
     [upstream(&program), upstream(&http::settings(&url))]
@@ -114,7 +114,7 @@ async fn changed_tools_are_announced() {
 
 #[tokio::test]
 async fn nothing_is_lost_on_the_way() {
-    for odd in scripted("odd").await {
+    for odd in start_scripted_servers("odd").await {
         let tools = odd.list_tools(soon()).await.unwrap();
         assert_eq!(tools[0].raw.get(), ODD_TOOL);
         let result = call(&odd, "odd", "{}").await.unwrap();
@@ -126,7 +126,7 @@ async fn nothing_is_lost_on_the_way() {
     let arguments = "{ \"b\" : 1.10,\n\"a\":[12345678901234567890123, \"line\\nbreak\"] }";
     // Over stdio, a message is a single line.
     let sent = [arguments.replace('\n', " "), arguments.to_owned()];
-    for (mirror, sent) in scripted("mirror").await.iter().zip(sent) {
+    for (mirror, sent) in start_scripted_servers("mirror").await.iter().zip(sent) {
         let seen = text(&call(mirror, "odd", arguments).await.unwrap());
         assert!(seen.contains(&format!("\"arguments\":{sent}")), "{seen}");
     }
@@ -139,7 +139,7 @@ async fn answers_to_other_requests_are_ignored() {
         ("twice", "first"),
         ("noisy", "heard"),
     ] {
-        for upstream in scripted(kind).await {
+        for upstream in start_scripted_servers(kind).await {
             for _ in 0..3 {
                 let result = call(&upstream, "any", "{}").await.unwrap();
                 assert_eq!(text(&result), expected, "{kind}");
@@ -150,7 +150,7 @@ async fn answers_to_other_requests_are_ignored() {
 
 #[tokio::test]
 async fn an_answer_too_large_fails_alone() {
-    for upstream in scripted("large").await {
+    for upstream in start_scripted_servers("large").await {
         let outcome = call(&upstream, "large", "{}").await.unwrap_err();
         assert!(matches!(outcome, UpstreamError::TooLarge), "{outcome}");
         call(&upstream, "small", "{}").await.unwrap();

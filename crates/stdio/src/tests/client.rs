@@ -45,27 +45,27 @@ impl Client {
         }
     }
 
-    pub(super) fn say(&mut self, line: &str) {
+    pub(super) fn send_line(&mut self, line: &str) {
         let input = self.input.as_mut().unwrap();
         writeln!(input, "{line}").unwrap();
     }
 
     /// Returns the next line.
-    pub(super) async fn hear(&mut self) -> Value {
+    pub(super) async fn read_message(&mut self) -> Value {
         let line = tokio::time::timeout(PATIENCE, self.lines.recv()).await;
         let line = line.expect("a line").expect("the bridge still talks");
         serde_json::from_str(&line).unwrap()
     }
 
     /// Sends a request and returns the next line.
-    pub(super) async fn ask(&mut self, line: &str) -> Value {
-        self.say(line);
-        self.hear().await
+    pub(super) async fn send_request(&mut self, line: &str) -> Value {
+        self.send_line(line);
+        self.read_message().await
     }
 
     /// Sends a request and returns the message of the error that follows.
     pub(super) async fn fault(&mut self, line: &str) -> String {
-        let answer = self.ask(line).await;
+        let answer = self.send_request(line).await;
         let message = answer["error"]["message"].as_str();
         message.unwrap_or_else(|| panic!("{answer}")).to_owned()
     }

@@ -49,8 +49,8 @@ async fn what_is_no_answer_is_an_error() {
         assert!(fault.contains(told), "{method}: {fault}");
     }
     // A response with another id is forwarded, but the request is answered too.
-    assert_eq!(client.ask(&modern(1, "other", "")).await["id"], 77);
-    assert_eq!(client.hear().await["id"], 1);
+    assert_eq!(client.send_request(&modern(1, "other", "")).await["id"], 77);
+    assert_eq!(client.read_message().await["id"], 1);
 }
 
 use axum::response::IntoResponse;
@@ -60,11 +60,11 @@ async fn a_line_that_is_no_message_is_told_and_the_next_is_taken() {
     let server = Server::start(|arrived| async move { arrived.result("{}") }.boxed()).await;
     let mut client = Client::start(&server.url, TokenSource::None);
     for bad in ["hello", r#"{"jsonrpc":"2.0"}"#, "[]", "[1]", r#"{"id":1"#] {
-        let answer = client.ask(bad).await;
+        let answer = client.send_request(bad).await;
         assert_eq!(answer["error"]["code"], -32700, "{bad}");
         assert!(answer.get("id").is_none());
     }
-    assert_eq!(client.ask(&legacy(1, "ping")).await["id"], 1);
+    assert_eq!(client.send_request(&legacy(1, "ping")).await["id"], 1);
 }
 
 #[tokio::test]
@@ -84,8 +84,8 @@ async fn at_the_end_of_input_calls_finish_and_streams_do_not_hold_up() {
     })
     .await;
     let mut client = Client::start(&server.url, TokenSource::None);
-    client.say(&modern(1, "subscriptions/listen", ""));
-    client.say(&modern(2, "tools/call", r#""name":"x","#));
+    client.send_line(&modern(1, "subscriptions/listen", ""));
+    client.send_line(&modern(2, "tools/call", r#""name":"x","#));
     for _ in 0..2 {
         server.arrival().await;
     }
@@ -101,7 +101,7 @@ async fn at_the_end_of_input_calls_finish_and_streams_do_not_hold_up() {
 async fn when_it_is_stopped_every_request_ends() {
     let mut server = Server::start(|_| futures::future::pending().boxed()).await;
     let mut client = Client::start(&server.url, TokenSource::None);
-    client.say(&legacy(1, "tools/call"));
+    client.send_line(&legacy(1, "tools/call"));
     server.arrival().await;
     client.stop.cancel();
     let (ended, rest) = client.end().await;
@@ -120,9 +120,9 @@ async fn a_line_without_end_ends_the_bridge() {
     let server = Server::start(|arrived| async move { arrived.result("{}") }.boxed()).await;
     let mut client = Client::start(&server.url, TokenSource::None);
     // This response shows that the bridge is reading.
-    client.ask(&legacy(1, "ping")).await;
+    client.send_request(&legacy(1, "ping")).await;
     let line = format!(r#"{{"id":1,"method":"{}"}}"#, "x".repeat(MAX_MESSAGE_BYTES));
-    client.say(&line);
+    client.send_line(&line);
     assert!(matches!(client.end().await.0, Err(Error::LineTooLong)));
 }
 

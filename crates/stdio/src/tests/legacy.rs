@@ -14,7 +14,7 @@ use crate::TokenSource;
 const CHANGED: &str = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
 
 /// Starts a gateway that keeps sessions. `other` answers the requests that the gateway does not handle itself.
-async fn keeping<F>(version: &'static str, other: F) -> Server
+async fn start_session_server<F>(version: &'static str, other: F) -> Server
 where
     F: Fn(ReceivedRequest) -> BoxFuture<'static, Response> + Send + Sync + 'static,
 {
@@ -31,10 +31,10 @@ where
     .await
 }
 
-async fn initialized(server: &mut Server, client: &mut Client) {
-    let answer = client.ask(&legacy(0, "initialize")).await;
+async fn initialize(server: &mut Server, client: &mut Client) {
+    let answer = client.send_request(&legacy(0, "initialize")).await;
     assert!(answer["result"].is_object(), "{answer}");
-    client.say(&notification("notifications/initialized", "{}"));
+    client.send_line(&notification("notifications/initialized", "{}"));
     let initialize = server.arrival().await;
     assert_eq!(initialize.header("mcp-protocol-version"), "");
     let ready = server.arrival().await;
@@ -45,7 +45,7 @@ async fn initialized(server: &mut Server, client: &mut Client) {
 #[tokio::test]
 async fn a_session_is_named_in_every_request_listened_to_and_ended() {
     let streams = AtomicUsize::new(0);
-    let mut server = keeping("2025-11-25", move |arrived| {
+    let mut server = start_session_server("2025-11-25", move |arrived| {
         let response = match (arrived.method.clone(), streams.load(Ordering::Relaxed)) {
             (Method::GET, 0) => {
                 streams.store(1, Ordering::Relaxed);
@@ -61,9 +61,9 @@ async fn a_session_is_named_in_every_request_listened_to_and_ended() {
     })
     .await;
     let mut client = Client::start(&server.url, TokenSource::None);
-    initialized(&mut server, &mut client).await;
+    initialize(&mut server, &mut client).await;
     assert_eq!(
-        client.hear().await,
+        client.read_message().await,
         serde_json::from_str::<Value>(CHANGED).unwrap()
     );
     let first = server.arrival_by(&Method::GET).await;
@@ -71,7 +71,7 @@ async fn a_session_is_named_in_every_request_listened_to_and_ended() {
     assert_eq!(first.header("last-event-id"), "");
     let again = server.arrival_by(&Method::GET).await;
     assert_eq!(again.header("last-event-id"), "42");
-    client.ask(&legacy(1, "ping")).await;
+    client.send_request(&legacy(1, "ping")).await;
     let ping = server.arrival().await;
     client.close_input();
     client.end().await.0.unwrap();
@@ -84,7 +84,7 @@ async fn a_session_is_named_in_every_request_listened_to_and_ended() {
 
 #[tokio::test]
 async fn the_oldest_version_names_none_in_its_headers_and_has_batches() {
-    let mut server = keeping("2025-03-26", |arrived| {
+    let mut server = start_session_server("2025-03-26", |arrived| {
         let response = match &arrived.body {
             Value::Array(batch) => super::server::json(&format!(
                 r#"[{{"id":1,"result":{{}}}},{{"id":{},"result":{{}}}}]"#,
@@ -96,9 +96,9 @@ async fn the_oldest_version_names_none_in_its_headers_and_has_batches() {
     })
     .await;
     let mut client = Client::start(&server.url, TokenSource::None);
-    initialized(&mut server, &mut client).await;
+    initialize(&mut server, &mut client).await;
     let batch = format!("[{},{}]", legacy(1, "ping"), legacy(2, "ping"));
-    let answers = client.ask(&batch).await;
+    let answers = client.send_request(&batch).await;
     assert_eq!(answers.as_array().unwrap().len(), 2);
     let arrived = server.arrival_by(&Method::POST).await;
     assert_eq!(arrived.header("mcp-protocol-version"), "");
@@ -109,7 +109,7 @@ async fn the_oldest_version_names_none_in_its_headers_and_has_batches() {
 async fn what_the_gateway_asks_in_the_middle_of_a_call_the_client_answers() {
     let answered = Arc::new(tokio::sync::Notify::new());
     let restarted = Arc::new(AtomicBool::new(false));
-    let mut server = keeping("2025-11-25", move |arrived| {
+    let mut server = start_session_server("2025-11-25", move |arrived| {
         let answered = Arc::clone(&answered);
         let restarted = Arc::clone(&restarted);
         async move {
@@ -139,11 +139,11 @@ async fn what_the_gateway_asks_in_the_middle_of_a_call_the_client_answers() {
     })
     .await;
     let mut client = Client::start(&server.url, TokenSource::None);
-    initialized(&mut server, &mut client).await;
-    let asked = client.ask(&legacy(5, "tools/call")).await;
+    initialize(&mut server, &mut client).await;
+    let asked = client.send_request(&legacy(5, "tools/call")).await;
     assert_eq!(asked["method"], "elicitation/create");
     let result = client
-        .ask(r#"{"jsonrpc":"2.0","id":"e","result":{"action":"decline"}}"#)
+        .send_request(r#"{"jsonrpc":"2.0","id":"e","result":{"action":"decline"}}"#)
         .await;
     assert_eq!(result, json!({"jsonrpc": "2.0", "id": 5, "result": {}}));
 }
@@ -168,9 +168,9 @@ async fn a_cancellation_is_passed_on_and_ends_nothing_by_itself() {
         .await
     };
     let mut client = Client::start(&server.url, TokenSource::None);
-    client.say(&legacy(3, "tools/call"));
+    client.send_line(&legacy(3, "tools/call"));
     let answer = client
-        .ask(&notification(
+        .send_request(&notification(
             "notifications/cancelled",
             r#"{"requestId":3}"#,
         ))
@@ -182,7 +182,7 @@ async fn a_cancellation_is_passed_on_and_ends_nothing_by_itself() {
 async fn a_session_that_ended_is_an_error_that_says_so_until_the_client_begins_another() {
     let forgot = Arc::new(AtomicBool::new(true));
     let forgets = Arc::clone(&forgot);
-    let mut server = keeping("2025-11-25", move |arrived| {
+    let mut server = start_session_server("2025-11-25", move |arrived| {
         let response = match arrived.method {
             Method::POST if !forgets.load(Ordering::Relaxed) => arrived.result("{}"),
             Method::POST => status(404),
@@ -192,13 +192,13 @@ async fn a_session_that_ended_is_an_error_that_says_so_until_the_client_begins_a
     })
     .await;
     let mut client = Client::start(&server.url, TokenSource::None);
-    initialized(&mut server, &mut client).await;
+    initialize(&mut server, &mut client).await;
     for id in [1, 2] {
         let fault = client.fault(&legacy(id, "tools/list")).await;
         assert_eq!(fault, "The session has ended; initialize again.");
     }
     forgot.store(false, Ordering::Relaxed);
-    client.ask(&legacy(3, "initialize")).await;
-    let answer = client.ask(&legacy(4, "tools/list")).await;
+    client.send_request(&legacy(3, "initialize")).await;
+    let answer = client.send_request(&legacy(4, "tools/list")).await;
     assert_eq!(answer["result"], json!({}));
 }

@@ -21,9 +21,9 @@ async fn a_request_is_one_post_with_its_headers_and_the_answer_one_line() {
     })
     .await;
     let mut client = Client::start(&server.url, TokenSource::Variable("t".to_owned()));
-    client.ask(&modern(1, "tools/list", "")).await;
+    client.send_request(&modern(1, "tools/list", "")).await;
     let answer = client
-        .ask(&modern(
+        .send_request(&modern(
             2,
             "tools/call",
             r#""name":"naïve","arguments":{"ward":"W2"},"#,
@@ -72,12 +72,16 @@ async fn messages_before_the_answer_come_at_once_and_no_request_waits_for_anothe
     .await;
     let mut client = Client::start(&server.url, TokenSource::None);
     for id in [1, 2] {
-        let acknowledged = client.ask(&modern(id, "subscriptions/listen", "")).await;
+        let acknowledged = client
+            .send_request(&modern(id, "subscriptions/listen", ""))
+            .await;
         assert_eq!(acknowledged["params"]["id"], id);
     }
-    let progress = client.ask(&modern(3, "tools/call", r#""name":"x","#)).await;
+    let progress = client
+        .send_request(&modern(3, "tools/call", r#""name":"x","#))
+        .await;
     assert_eq!(progress["method"], "notifications/progress");
-    assert_eq!(client.hear().await["id"], 3);
+    assert_eq!(client.read_message().await["id"], 3);
 }
 
 #[tokio::test]
@@ -97,16 +101,16 @@ async fn a_cancelled_request_is_dropped_and_never_answered() {
     })
     .await;
     let mut client = Client::start(&server.url, TokenSource::None);
-    client.say(&modern(7, "tools/call", r#""name":"x","#));
-    client.ask(&modern(8, "ping", "")).await;
-    client.say(&notification(
+    client.send_line(&modern(7, "tools/call", r#""name":"x","#));
+    client.send_request(&modern(8, "ping", "")).await;
+    client.send_line(&notification(
         "notifications/cancelled",
         r#"{"requestId":7}"#,
     ));
     was_dropped.recv().await.unwrap();
     // The id can be used again.
     assert_eq!(
-        client.ask(&modern(7, "ping", "")).await["result"],
+        client.send_request(&modern(7, "ping", "")).await["result"],
         json!({})
     );
     client.close_input();
@@ -154,10 +158,10 @@ async fn an_id_is_free_when_its_answer_is_there_and_taken_until_then() {
     .await;
     let mut client = Client::start(&server.url, TokenSource::None);
     for method in ["linger", "ping", "linger"] {
-        let answer = client.ask(&modern(1, method, "")).await;
+        let answer = client.send_request(&modern(1, method, "")).await;
         assert_eq!(answer["result"], json!({}), "{method}");
     }
-    client.say(&modern(1, "hold", ""));
+    client.send_line(&modern(1, "hold", ""));
     let fault = client.fault(&modern(1, "ping", "")).await;
     assert!(fault.contains("used by"), "{fault}");
 }

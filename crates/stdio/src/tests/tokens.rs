@@ -5,7 +5,7 @@ use super::client::{Client, legacy, modern};
 use super::server::{Server, json};
 use crate::TokenSource;
 
-fn refused() -> axum::response::Response {
+fn unauthorized_response() -> axum::response::Response {
     let mut response = json(
         r#"{"jsonrpc":"2.0","error":{"code":-32600,"message":"The token has expired.","data":{"reason":"expired"}}}"#,
     );
@@ -15,7 +15,7 @@ fn refused() -> axum::response::Response {
 
 #[tokio::test]
 async fn with_a_wrong_token_every_request_ends_and_says_what_to_fix() {
-    let server = Server::start(|_| async { refused() }.boxed()).await;
+    let server = Server::start(|_| async { unauthorized_response() }.boxed()).await;
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("token");
     std::fs::write(&file, "wrong").unwrap();
@@ -33,7 +33,7 @@ async fn with_a_wrong_token_every_request_ends_and_says_what_to_fix() {
             legacy(1, "ping"),
             format!("[{}]", legacy(1, "ping")),
         ] {
-            let answer = client.ask(&line).await;
+            let answer = client.send_request(&line).await;
             assert_eq!(answer["id"], 1);
             assert_eq!(answer["error"]["code"], -32600);
             assert_eq!(answer["error"]["data"]["reason"], "expired");
@@ -57,7 +57,7 @@ async fn a_token_that_was_renewed_meanwhile_is_tried_once() {
         async move {
             if arrived.header("authorization") == "Bearer old" {
                 std::fs::write(renewed, "new").unwrap();
-                return refused();
+                return unauthorized_response();
             }
             arrived.result("{}")
         }
@@ -65,7 +65,7 @@ async fn a_token_that_was_renewed_meanwhile_is_tried_once() {
     })
     .await;
     let mut client = Client::start(&server.url, TokenSource::File(file));
-    assert!(client.ask(&legacy(1, "ping")).await["result"].is_object());
+    assert!(client.send_request(&legacy(1, "ping")).await["result"].is_object());
     let tokens = [server.arrival().await, server.arrival().await]
         .map(|arrived| arrived.header("authorization").to_owned());
     assert_eq!(tokens, ["Bearer old", "Bearer new"]);
@@ -87,7 +87,7 @@ async fn what_the_gateway_says_of_no_request_in_particular_is_the_answer_to_the_
     })
     .await;
     let mut client = Client::start(&server.url, TokenSource::None);
-    let answer: Value = client.ask(&legacy(9, "ping")).await;
+    let answer: Value = client.send_request(&legacy(9, "ping")).await;
     assert_eq!(
         (&answer["id"], &answer["error"]["code"]),
         (&9.into(), &(-32700).into())

@@ -20,7 +20,10 @@ pub(super) async fn servers(runner: Weak<Runner>) {
         };
         let mut catalogue = strong.version.subscribe();
         let servers = strong.upstreams();
-        let mut servers: Vec<_> = servers.iter().map(|server| server.observed()).collect();
+        let mut servers: Vec<_> = servers
+            .iter()
+            .map(|server| server.observed_server())
+            .collect();
         strong.publish_version();
         drop(strong);
         // `select_all` panics on an empty list, and without servers there is nothing to wait for.

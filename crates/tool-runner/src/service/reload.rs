@@ -124,7 +124,7 @@ pub(super) fn version(loaded: &LoadedCatalogue, switches: Option<&Switches>) -> 
     let servers = servers.iter();
     let shown_by_servers: Vec<_> = servers
         .map(|server| {
-            let shown = *server.observed().borrow();
+            let shown = *server.observed_server().borrow();
             (shown.has_tasks, shown.declares)
         })
         .collect();
