@@ -99,7 +99,7 @@ async fn check_request(
 ) -> Result<(AuthorizationRequest, Option<String>), RequestRefusal> {
     facade.check_host(parts)?;
     let parameters = Parameters::parse(parts.uri.query().unwrap_or_default().as_bytes())?;
-    let client_id = parameters.required("client_id", "client_id is missing")?;
+    let client_id = parameters.require("client_id", "client_id is missing")?;
     let client = find_client(facade, client_id).await?;
     let redirect_uri = find_redirect_uri(facade, &client, parameters.get("redirect_uri"))?;
     let request = AuthorizationRequest {
@@ -108,7 +108,10 @@ async fn check_request(
         redirect_uri,
         state: None,
         challenge: String::new(),
-        scope: facade.scopes.granted(parameters.get("scope")).join(" "),
+        scope: facade
+            .scopes
+            .granted_scopes(parameters.get("scope"))
+            .join(" "),
     };
     let document_host = Url::parse(client_id).ok();
     let document_host = document_host.and_then(|url| url.host_str().map(ToOwned::to_owned));
@@ -174,8 +177,7 @@ fn check_parameters(
         ));
     }
     let state = check_state(parameters)?;
-    let challenge =
-        parameters.required("code_challenge", "code_challenge is missing (RFC 7636)")?;
+    let challenge = parameters.require("code_challenge", "code_challenge is missing (RFC 7636)")?;
     let is_digest = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
     if parameters.get("code_challenge_method") != Some("S256")
         || challenge.len() != 43
@@ -209,7 +211,7 @@ pub(crate) fn check_resources(
         let path = resource.strip_prefix(&facade.parts.public_url);
         path.is_some_and(|path| path.is_empty() || path.starts_with('/'))
     };
-    if parameters.all("resource").all(is_ours) {
+    if parameters.values("resource").all(is_ours) {
         return Ok(());
     }
     Err(OAuthError::new(

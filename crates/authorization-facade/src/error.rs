@@ -51,7 +51,7 @@ impl OAuthError {
     }
 
     /// Creates an error for settings that do not fit the provider. The log contains the details.
-    pub(crate) const fn misconfigured() -> Self {
+    pub(crate) const fn misconfiguration() -> Self {
         Self {
             status: StatusCode::INTERNAL_SERVER_ERROR,
             ..Self::new(

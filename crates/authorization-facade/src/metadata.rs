@@ -12,7 +12,7 @@ pub(crate) const WELL_KNOWN: &str = "/.well-known/oauth-authorization-server";
 
 /// Handles `GET /.well-known/oauth-authorization-server[/path]`.
 pub(crate) fn document(facade: &AuthorizationFacade) -> Response {
-    let scopes: Vec<&str> = facade.scopes.supported().collect();
+    let scopes: Vec<&str> = facade.scopes.supported_scopes().collect();
     let document = json!({
         "issuer": facade.parts.public_url,
         "authorization_endpoint": facade.url(AUTHORIZE),

@@ -46,7 +46,7 @@ pub(crate) fn consent(
          <code>{}</code>. Continue only if you have just connected this program yourself.</p><form method=\"post\" \
          action=\"{AUTHORIZE}\"><input type=\"hidden\" name=\"request\" value=\"{}\"><button name=\"decision\" \
          value=\"allow\">Allow</button><button name=\"decision\" value=\"deny\">Deny</button></form>",
-        escape_html(&redirect_uri::shown(&request.redirect_uri)),
+        escape_html(&redirect_uri::describe_target(&request.redirect_uri)),
         escape_html(&request.redirect_uri),
         escape_html(provider_host),
         escape_html(form),

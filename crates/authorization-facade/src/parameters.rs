@@ -26,18 +26,18 @@ impl Parameters {
 
     /// Returns the value of a parameter, whatever its length.
     pub(crate) fn token(&self, name: &str) -> Option<&str> {
-        self.all(name).next()
+        self.values(name).next()
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.token(name).filter(|value| value.len() <= MAX_VALUE)
     }
 
-    pub(crate) fn required(&self, name: &str, missing: &'static str) -> Result<&str, OAuthError> {
+    pub(crate) fn require(&self, name: &str, missing: &'static str) -> Result<&str, OAuthError> {
         self.get(name).ok_or(OAuthError::invalid_request(missing))
     }
 
-    pub(crate) fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+    pub(crate) fn values(&self, name: &str) -> impl Iterator<Item = &str> {
         let named = self.0.iter().filter(move |(known, _)| known == name);
         named.map(|(_, value)| value.as_str())
     }
@@ -51,7 +51,7 @@ mod tests {
     fn a_parameter_given_twice_is_refused_and_one_without_a_value_is_none() {
         let parsed = Parameters::parse(b"a=1&b=&resource=x&resource=y").unwrap();
         assert_eq!((parsed.get("a"), parsed.get("b")), (Some("1"), None));
-        assert_eq!(parsed.all("resource").collect::<Vec<_>>(), ["x", "y"]);
+        assert_eq!(parsed.values("resource").collect::<Vec<_>>(), ["x", "y"]);
         assert!(Parameters::parse(b"state=1&state=1").is_err());
     }
 

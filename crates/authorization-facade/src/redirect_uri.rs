@@ -115,7 +115,7 @@ pub(crate) fn is_of_program(uri: &str) -> bool {
 }
 
 /// Describes the target of the URI for a person.
-pub(crate) fn shown(uri: &str) -> String {
+pub(crate) fn describe_target(uri: &str) -> String {
     let Ok(url) = Url::parse(uri) else {
         return String::new();
     };

@@ -21,7 +21,7 @@ impl ScopeRules {
     }
 
     /// Returns all scopes, as clients write them.
-    pub(crate) fn supported(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn supported_scopes(&self) -> impl Iterator<Item = &str> {
         let mut all: Vec<&str> = Vec::new();
         for scope in self.always.iter().chain(&self.optional) {
             let short = self.short(scope);
@@ -35,13 +35,13 @@ impl ScopeRules {
     /// Returns the scopes for a client that requests `asked`: the scopes that all clients get, and the optional ones
     /// that it requested. Unknown scopes are left out, as RFC 6749 §3.3 allows, because providers would refuse the
     /// whole request.
-    pub(crate) fn granted(&self, asked: Option<&str>) -> Vec<&str> {
+    pub(crate) fn granted_scopes(&self, asked: Option<&str>) -> Vec<&str> {
         let asked: Vec<&str> = asked
             .into_iter()
             .flat_map(str::split_ascii_whitespace)
             .collect();
         let always: Vec<&str> = self.always.iter().map(|it| self.short(it)).collect();
-        self.supported()
+        self.supported_scopes()
             .filter(|scope| always.contains(scope) || asked.contains(scope))
             .collect()
     }
@@ -91,7 +91,7 @@ mod tests {
             (Some("mcp.write profile"), "openid mcp mcp.write"),
             (Some("admin"), "openid mcp"),
         ] {
-            assert_eq!(rules.granted(asked).join(" "), granted, "{asked:?}");
+            assert_eq!(rules.granted_scopes(asked).join(" "), granted, "{asked:?}");
         }
     }
 

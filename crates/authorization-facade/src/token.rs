@@ -57,13 +57,13 @@ async fn redeem_code(
     const NOT_GOOD: OAuthError = OAuthError::invalid_grant(
         "the code is not valid: it belongs to another client, was used, has expired, or does not match redirect_uri or code_verifier",
     );
-    let code = parameters.required("code", "code is missing")?;
+    let code = parameters.require("code", "code is missing")?;
     let grant = facade
         .parts
         .sealer
         .open_from_browser(Purpose::OAuthCode, code);
     let grant: CodeGrant = grant.ok_or(NOT_GOOD)?;
-    let verifier = parameters.required("code_verifier", "code_verifier is missing (RFC 7636)")?;
+    let verifier = parameters.require("code_verifier", "code_verifier is missing (RFC 7636)")?;
     let redirect_uri = parameters.get("redirect_uri");
     let fits = is_same_secret(&client, &grant.client)
         && is_same_secret(
@@ -85,7 +85,9 @@ async fn redeem_code(
     let tokens = facade
         .provider
         .redeem_code(code_request, &grant.code, &further);
-    let tokens = tokens.await.map_err(|error| refused(&error, NOT_GOOD))?;
+    let tokens = tokens
+        .await
+        .map_err(|error| convert_provider_error(&error, NOT_GOOD))?;
     answer(facade, tokens, client, grant.scope, None).await
 }
 
@@ -107,7 +109,9 @@ async fn refresh(
     }
     let further = further(facade);
     let tokens = facade.provider.refresh(&grant.token, &further);
-    let tokens = tokens.await.map_err(|error| refused(&error, NOT_GOOD))?;
+    let tokens = tokens
+        .await
+        .map_err(|error| convert_provider_error(&error, NOT_GOOD))?;
     use_once(facade, grant.id, Purpose::OAuthRefresh, NOT_GOOD).await?;
     answer(facade, tokens, client, grant.scope, Some(grant.token)).await
 }
@@ -154,16 +158,16 @@ pub(crate) async fn use_once(
 
 /// Converts an error of the provider to the one that the client gets. `not_good` is used if the provider rejected the
 /// grant.
-fn refused(error: &AuthError, not_good: OAuthError) -> OAuthError {
+fn convert_provider_error(error: &AuthError, not_good: OAuthError) -> OAuthError {
     warn!(%error, "the identity provider returned no tokens");
     match error {
         AuthError::Refused {
             code: Some("invalid_grant"),
             ..
         } => not_good,
-        AuthError::Refused { status, .. } if *status < 500 => OAuthError::misconfigured(),
+        AuthError::Refused { status, .. } if *status < 500 => OAuthError::misconfiguration(),
         AuthError::Refused { .. } | AuthError::Endpoint(_) => OAuthError::unavailable(),
-        _ => OAuthError::misconfigured(),
+        _ => OAuthError::misconfiguration(),
     }
 }
 
@@ -184,7 +188,7 @@ async fn answer(
     };
     let bearer = bearer.ok_or_else(|| {
         warn!("the identity provider returned no identity token: add openid to `scopes`");
-        OAuthError::misconfigured()
+        OAuthError::misconfiguration()
     })?;
     // If the client got a token that the gateway refuses, it would start one sign-in after another.
     let caller = facade
@@ -198,7 +202,7 @@ async fn answer(
                 "gateway.auth does not accept a token of the identity provider: {}",
                 refusal.description()
             );
-            OAuthError::misconfigured()
+            OAuthError::misconfiguration()
         })?;
     let left = caller.expires_at().since(facade.parts.ambient.now());
     let lifetime = tokens.lifetime.map_or(left, |lifetime| lifetime.min(left));

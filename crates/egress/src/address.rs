@@ -30,7 +30,7 @@ impl From<bool> for PrivateAddresses {
 impl PrivateAddresses {
     /// Returns whether a connection to `address` may be made.
     pub(super) fn admit(&self, address: IpAddr) -> bool {
-        let address = reached(address);
+        let address = delivery_address(address);
         is_public(address)
             || match self {
                 Self::Refused => false,
@@ -75,7 +75,7 @@ const NAT64: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 
 
 /// Returns the IPv4 address to which packets to an IPv4-mapped or NAT64 address are delivered, or else the address
 /// itself.
-fn reached(address: IpAddr) -> IpAddr {
+fn delivery_address(address: IpAddr) -> IpAddr {
     let IpAddr::V6(v6) = address else {
         return address;
     };

@@ -123,10 +123,10 @@ impl Egress {
     pub fn open(settings: EgressSettings) -> Result<Self, EgressError> {
         let guard = AddressGuard::new(settings.hosts, settings.private);
         let (timeout, most) = (settings.timeout, settings.max_response_bytes);
-        Self::guarded(guard, &settings.network, timeout, most)
+        Self::with_guard(guard, &settings.network, timeout, most)
     }
 
-    fn guarded(
+    fn with_guard(
         guard: AddressGuard,
         network: &NetworkSettings,
         timeout: Duration,

@@ -114,9 +114,9 @@ impl DnsResolver for ScriptedDns {
     }
 }
 
-fn scripted(host: &str, private: PrivateAddresses, dns: Arc<dyn DnsResolver>) -> Egress {
+fn create_egress(host: &str, private: PrivateAddresses, dns: Arc<dyn DnsResolver>) -> Egress {
     let guard = AddressGuard::with_dns(vec![host.parse().unwrap()], private, dns);
-    Egress::guarded(
+    Egress::with_guard(
         guard,
         &NetworkSettings::default(),
         Duration::from_secs(20),
@@ -239,7 +239,7 @@ async fn a_name_for_an_inner_address_is_not_connected_to() {
     ];
     for address in inner {
         let dns = ScriptedDns::new(&[&[address]]);
-        let egress = scripted("api.test", PrivateAddresses::Refused, dns);
+        let egress = create_egress("api.test", PrivateAddresses::Refused, dns);
         let request = get_request(Url::parse("http://api.test/").unwrap());
         let error = failure(&egress, request).await;
         assert!(
@@ -268,7 +268,7 @@ async fn of_several_addresses_only_admitted_ones_are_tried() {
     let dns = ScriptedDns::new(&[&["127.0.0.2", "127.0.0.1"]]);
     let private = PrivateAddresses::Listed(vec!["127.0.0.1/32".parse().unwrap()]);
     let host = format!("api.test:{}", server.port());
-    let egress = scripted(&host, private, dns.clone());
+    let egress = create_egress(&host, private, dns.clone());
     let request = get_request(Url::parse(&format!("http://{host}/")).unwrap());
     let body = egress.send(request).await.unwrap().body;
     assert_eq!(body.bytes().await.unwrap(), "here");
@@ -289,7 +289,7 @@ async fn a_name_that_turns_to_an_inner_address_is_refused_from_then_on() {
     let dns = ScriptedDns::new(&[&["127.0.0.1"], &["127.0.0.2"]]);
     let private = PrivateAddresses::Listed(vec!["127.0.0.1/32".parse().unwrap()]);
     let host = format!("api.test:{port}");
-    let egress = scripted(&host, private, dns);
+    let egress = create_egress(&host, private, dns);
     let url = Url::parse(&format!("http://{host}/")).unwrap();
 
     let first = egress.send(get_request(url.clone())).await.unwrap();

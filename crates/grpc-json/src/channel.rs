@@ -75,7 +75,7 @@ impl GrpcChannel {
     }
 
     /// Returns the number of connections made so far.
-    pub(super) fn made(&self) -> u64 {
+    pub(super) fn connection_count(&self) -> u64 {
         self.made.load(Ordering::Relaxed)
     }
 }

@@ -50,7 +50,7 @@ pub fn field(message: &MessageDescriptor, name: &str) -> Option<FieldDescriptor>
 
 /// Returns the names of the fields of a message, for display.
 pub fn field_names(message: &MessageDescriptor) -> String {
-    listed(message.fields().map(|field| field.json_name().to_owned()))
+    join_names(message.fields().map(|field| field.json_name().to_owned()))
 }
 
 /// Returns whether the JSON form of the message type is not an object with a member for each field.
@@ -123,7 +123,7 @@ fn leaf(message: &MessageDescriptor, value: &Value, path: String) -> Option<Json
     let wrong = DynamicMessage::deserialize(message.clone(), value).is_err();
     wrong.then(|| JsonMismatch {
         place: FieldPath(path),
-        problem: format!("is not {}", wanted(&Kind::Message(message.clone()))),
+        problem: format!("is not {}", describe_kind(&Kind::Message(message.clone()))),
     })
 }
 
@@ -153,7 +153,7 @@ fn find_in_field(
                 match &kind {
                     Kind::Message(message) => find_in(message, item, path),
                     _ if fits(json!([item])) => None,
-                    _ => wrong(path, &wanted(&kind)),
+                    _ => wrong(path, &describe_kind(&kind)),
                 }
             })
         }
@@ -171,7 +171,10 @@ fn find_in_field(
                     _ if fits(json!({ key: item })) => None,
                     kind => wrong(
                         path.clone(),
-                        &format!("an entry with {} and a key of its type", wanted(&kind)),
+                        &format!(
+                            "an entry with {} and a key of its type",
+                            describe_kind(&kind)
+                        ),
                     ),
                 })
         }
@@ -179,7 +182,7 @@ fn find_in_field(
         _ => match &kind {
             Kind::Message(message) => find_in(message, value, path),
             _ if fits(value.clone()) => None,
-            _ => wrong(path, &wanted(&kind)),
+            _ => wrong(path, &describe_kind(&kind)),
         },
     }
 }
@@ -193,7 +196,7 @@ fn unknown(message: &MessageDescriptor, name: &str) -> String {
     format!("has no field{name}; it has {}", field_names(message))
 }
 
-fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
+fn join_names(names: impl ExactSizeIterator<Item = String>) -> String {
     let count = names.len();
     if count == 0 {
         return "none".to_owned();
@@ -211,7 +214,7 @@ fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
 }
 
 /// Returns what a field of this kind accepts, for display.
-fn wanted(kind: &Kind) -> String {
+fn describe_kind(kind: &Kind) -> String {
     let text = match kind {
         Kind::Double | Kind::Float => "a number",
         Kind::Int32 | Kind::Sint32 | Kind::Sfixed32 => "a 32-bit integer",
@@ -224,7 +227,7 @@ fn wanted(kind: &Kind) -> String {
         Kind::Enum(values) => {
             return format!(
                 "one of {}",
-                listed(values.values().map(|value| value.name().to_owned()))
+                join_names(values.values().map(|value| value.name().to_owned()))
             );
         }
         Kind::Message(message) => match message.full_name() {

@@ -162,7 +162,9 @@ impl GrpcServer {
             client.ready().await.map_err(status::unready)?;
             client.server_streaming(request, name.path(), codec).await
         });
-        let response = opened.await.map_err(|error| self.failed(name, error))?;
+        let response = opened
+            .await
+            .map_err(|error| self.handle_failure(name, error))?;
         let settled = response.metadata().contains_key(GRPC_STATUS);
         Ok(ResponseMessages {
             server: self,
@@ -177,7 +179,7 @@ impl GrpcServer {
 
     /// Handles a failed call. A server that does not know a method may be another version than the one that described
     /// it, so the description is discarded.
-    fn failed(&self, name: &MethodName, error: GrpcError) -> GrpcError {
+    fn handle_failure(&self, name: &MethodName, error: GrpcError) -> GrpcError {
         if matches!(
             error,
             GrpcError::Status {
@@ -247,7 +249,7 @@ impl ResponseMessages<'_> {
         });
         let (message, cut) = next
             .await
-            .map_err(|error| self.server.failed(&self.name, error))?;
+            .map_err(|error| self.server.handle_failure(&self.name, error))?;
         if cut {
             return Err(GrpcError::Broken(
                 "the stream ended without a status".to_owned(),
@@ -263,7 +265,7 @@ async fn before<T>(
     work: impl Future<Output = Result<T, Status>>,
 ) -> Result<T, GrpcError> {
     match timeout_at(deadline, work).await {
-        Ok(outcome) => outcome.map_err(|status| status::failed(&status)),
+        Ok(outcome) => outcome.map_err(|status| status::to_grpc_error(&status)),
         Err(_elapsed) => Err(GrpcError::Timeout),
     }
 }

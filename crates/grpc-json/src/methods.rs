@@ -159,11 +159,11 @@ impl ReflectedServices {
         connection: &GrpcChannel,
         metadata: &MetadataMap,
     ) -> Result<MethodDescriptor, GrpcError> {
-        if let Some(told) = self.told(name, connection) {
+        if let Some(told) = self.cached_method(name, connection) {
             return told;
         }
         let _asking = self.asking.lock().await;
-        if let Some(told) = self.told(name, connection) {
+        if let Some(told) = self.cached_method(name, connection) {
             return told;
         }
         let service = match reflection::files(connection, metadata, &name.service).await {
@@ -174,7 +174,7 @@ impl ReflectedServices {
         let method = name.find_in_service(service.as_ref());
         let told = ReflectedService {
             service,
-            connection: connection.made(),
+            connection: connection.connection_count(),
             at: Instant::now(),
         };
         let mut services = self
@@ -186,14 +186,14 @@ impl ReflectedServices {
     }
 
     /// Returns the result of an earlier lookup, if it is still valid.
-    fn told(
+    fn cached_method(
         &self,
         name: &MethodName,
         connection: &GrpcChannel,
     ) -> Option<Result<MethodDescriptor, GrpcError>> {
         let services = self.services.read().unwrap_or_else(PoisonError::into_inner);
         let told = services.get(&name.service)?;
-        if told.connection != connection.made() {
+        if told.connection != connection.connection_count() {
             return None;
         }
         match name.find_in_service(told.service.as_ref()) {

@@ -42,7 +42,7 @@ pub(super) async fn files(
         let opened = ReflectionStream::open(connection, metadata, path, first).await;
         let (mut conversation, answer) = match opened {
             Err(status) if status.code() == Code::Unimplemented => continue,
-            opened => opened.map_err(|status| failed(&status))?,
+            opened => opened.map_err(|status| reflection_error(&status))?,
         };
         let mut found = FoundFiles::default();
         found.add_files(answer).map_err(|problem| match problem {
@@ -55,9 +55,9 @@ pub(super) async fn files(
             }
             let request = MessageRequest::FileByFilename(missing.clone());
             let answer = conversation
-                .ask(request)
+                .send_request(request)
                 .await
-                .map_err(|status| failed(&status))?;
+                .map_err(|status| reflection_error(&status))?;
             found.add_files(answer)?;
             if !found.files.contains_key(&missing) {
                 return Err(ReflectionProblem::AnotherFile.into());
@@ -70,8 +70,8 @@ pub(super) async fn files(
     ))
 }
 
-fn failed(status: &Status) -> GrpcError {
-    match status::failed(status) {
+fn reflection_error(status: &Status) -> GrpcError {
+    match status::to_grpc_error(status) {
         GrpcError::Status { code, .. } => GrpcError::Undescribed(format!(
             "its reflection service responded with {}",
             wardgate_rpc::code_name(code)
@@ -138,7 +138,10 @@ impl ReflectionStream {
         Ok((conversation, answer))
     }
 
-    async fn ask(&mut self, request: MessageRequest) -> Result<ServerReflectionResponse, Status> {
+    async fn send_request(
+        &mut self,
+        request: MessageRequest,
+    ) -> Result<ServerReflectionResponse, Status> {
         // If the stream has ended, reading the response fails.
         let _ = self.questions.send(question(request)).await;
         self.answer().await

@@ -12,9 +12,9 @@ use super::codec::DecodeFailure;
 const TOO_LARGE: &str = "Error, decoded message length too large";
 
 /// Converts a status that the server sent or that a broken transport caused.
-pub(super) fn failed(status: &Status) -> GrpcError {
+pub(super) fn to_grpc_error(status: &Status) -> GrpcError {
     if let Some(source) = status.source() {
-        return broken(source, status);
+        return transport_error(source, status);
     }
     match status.code() {
         Code::OutOfRange if status.message().starts_with(TOO_LARGE) => GrpcError::TooLarge,
@@ -35,7 +35,7 @@ pub(super) fn unready(error: tonic::transport::Error) -> Status {
     Status::from_error(Box::new(error))
 }
 
-fn broken(source: &(dyn Error + 'static), status: &Status) -> GrpcError {
+fn transport_error(source: &(dyn Error + 'static), status: &Status) -> GrpcError {
     let mut causes = vec![status.message().to_owned()];
     let mut cause = Some(source);
     while let Some(error) = cause {

@@ -58,9 +58,9 @@ impl DescriptorTrimmer {
         Ok(FileDescriptorProto {
             name: Some(self.file.clone()),
             syntax: Some(syntax.to_owned()),
-            message_type: self.all(file.message_type, scope, Self::message)?,
-            enum_type: self.all(file.enum_type, scope, Self::enumeration)?,
-            service: self.all(file.service, scope, Self::service)?,
+            message_type: self.trim_all(file.message_type, scope, Self::message)?,
+            enum_type: self.trim_all(file.enum_type, scope, Self::enumeration)?,
+            service: self.trim_all(file.service, scope, Self::service)?,
             package: file.package,
             dependency: file.dependency,
             public_dependency: file.public_dependency,
@@ -76,10 +76,10 @@ impl DescriptorTrimmer {
             return Err(BadDescriptors::MapEntry(self.file.clone()));
         }
         Ok(DescriptorProto {
-            field: self.all(message.field, scope, Self::field)?,
-            nested_type: self.all(message.nested_type, scope, Self::message)?,
-            enum_type: self.all(message.enum_type, scope, Self::enumeration)?,
-            oneof_decl: self.all(message.oneof_decl, scope, Self::oneof)?,
+            field: self.trim_all(message.field, scope, Self::field)?,
+            nested_type: self.trim_all(message.nested_type, scope, Self::message)?,
+            enum_type: self.trim_all(message.enum_type, scope, Self::enumeration)?,
+            oneof_decl: self.trim_all(message.oneof_decl, scope, Self::oneof)?,
             options: map_entry.map(|_| MessageOptions {
                 map_entry,
                 ..MessageOptions::default()
@@ -126,7 +126,7 @@ impl DescriptorTrimmer {
         self.count_element(scope, enumeration.name())?;
         Ok(EnumDescriptorProto {
             // The names of values are in the scope around their enum.
-            value: self.all(enumeration.value, scope, Self::value)?,
+            value: self.trim_all(enumeration.value, scope, Self::value)?,
             options: enumeration.options.map(|all| EnumOptions {
                 allow_alias: all.allow_alias,
                 ..EnumOptions::default()
@@ -156,7 +156,7 @@ impl DescriptorTrimmer {
         self.count_element(scope, service.name())?;
         let scope = scope.within(service.name());
         Ok(ServiceDescriptorProto {
-            method: self.all(service.method, scope, Self::method)?,
+            method: self.trim_all(service.method, scope, Self::method)?,
             name: service.name,
             options: None,
         })
@@ -177,7 +177,7 @@ impl DescriptorTrimmer {
         })
     }
 
-    fn all<T>(
+    fn trim_all<T>(
         &mut self,
         elements: Vec<T>,
         scope: NameScope,

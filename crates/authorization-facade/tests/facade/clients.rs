@@ -211,7 +211,7 @@ async fn document(change: impl Fn(&str) -> Value + Clone + Send + Sync + 'static
     format!("http://{address}/client.json")
 }
 
-fn described(url: &str) -> Value {
+fn client_metadata(url: &str) -> Value {
     json!({
         "client_id": url, "client_name": "Claude Code", "redirect_uris": [REDIRECT],
         "token_endpoint_auth_method": "none",
@@ -222,7 +222,7 @@ fn described(url: &str) -> Value {
 async fn a_client_id_that_is_a_document_needs_no_registration() {
     let settings = json!({ "document_networks": ["127.0.0.0/8"] });
     let world = World::start_with(ProviderKind::Keycloak, settings).await;
-    let client = document(described).await;
+    let client = document(client_metadata).await;
     let mut browser = TestBrowser::new(REDIRECT);
     let page = browser.open(&world.authorize_url(&client, &[])).await;
     assert!(
@@ -242,7 +242,7 @@ async fn a_document_that_is_not_the_clients_own_describes_nobody() {
     let world = World::start_with(ProviderKind::Keycloak, settings).await;
     let with = |name: &'static str, value: Value| {
         move |url: &str| {
-            let mut document = described(url);
+            let mut document = client_metadata(url);
             document[name] = value.clone();
             document
         }
@@ -283,7 +283,7 @@ async fn a_document_that_is_not_the_clients_own_describes_nobody() {
 #[tokio::test]
 async fn a_document_is_not_fetched_from_the_operators_own_network() {
     let world = World::start(ProviderKind::Keycloak).await;
-    let client = document(described).await;
+    let client = document(client_metadata).await;
     let mut browser = TestBrowser::new(REDIRECT);
     let page = browser.open(&world.authorize_url(&client, &[])).await;
     assert_eq!(page.status, 401, "{}", page.text);

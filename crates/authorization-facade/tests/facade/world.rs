@@ -106,7 +106,7 @@ impl World {
         let request = self.http.post(format!("{base}{path}"));
         let request = request
             .header("content-type", "application/x-www-form-urlencoded")
-            .body(encoded(form));
+            .body(encode_form(form));
         answer(request.send().await.unwrap()).await
     }
 
@@ -125,7 +125,7 @@ impl World {
             .iter()
             .filter(|(name, _)| further.iter().all(|(other, _)| other != name));
         let all: Vec<(&str, &str)> = own.chain(further).copied().collect();
-        self.at(&format!("/oauth/authorize?{}", encoded(&all)))
+        self.at(&format!("/oauth/authorize?{}", encode_form(&all)))
     }
 
     /// Lets a person give the client its consent. Returns the redirect back to the client.
@@ -181,7 +181,7 @@ pub(crate) fn challenge(verifier: &str) -> String {
     base64url(Digest::compute(verifier.as_bytes()).as_bytes())
 }
 
-fn encoded(form: &[(&str, &str)]) -> String {
+fn encode_form(form: &[(&str, &str)]) -> String {
     let url = reqwest::Url::parse_with_params("http://x/", form).unwrap();
     url.query().unwrap_or_default().to_owned()
 }

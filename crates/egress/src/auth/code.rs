@@ -81,7 +81,7 @@ pub(super) struct AuthorizationServer {
 
 impl AuthorizationServer {
     /// Creates a server from configured endpoints, without metadata.
-    pub(super) fn configured(
+    pub(super) fn from_endpoints(
         issuer: Option<String>,
         authorization_url: Url,
         token_url: Url,
@@ -102,7 +102,7 @@ impl AuthorizationServer {
     }
 
     /// Creates a server from its metadata.
-    pub(super) fn found(metadata: ServerMetadata) -> Result<Self, AuthError> {
+    pub(super) fn from_metadata(metadata: ServerMetadata) -> Result<Self, AuthError> {
         let authorization_url = metadata.authorization_endpoint.ok_or(AuthError::NotFound(
             "its metadata has no authorization_endpoint",
         ))?;
@@ -113,7 +113,7 @@ impl AuthorizationServer {
             methods: metadata.token_endpoint_auth_methods_supported,
             takes_metadata_documents: metadata.client_id_metadata_document_supported,
             names_itself: metadata.authorization_response_iss_parameter_supported,
-            ..Self::configured(
+            ..Self::from_endpoints(
                 Some(metadata.issuer),
                 authorization_url.0,
                 metadata.token_endpoint.0,

@@ -103,8 +103,8 @@ impl MetadataDiscovery {
         let named = challenge.resource_metadata();
         let named = named.and_then(|url| Url::parse(url).ok());
         let places = named.into_iter().chain([
-            inserted(service, PROTECTED_RESOURCE),
-            inserted(&root_of(service), PROTECTED_RESOURCE),
+            insert_well_known(service, PROTECTED_RESOURCE),
+            insert_well_known(&root_of(service), PROTECTED_RESOURCE),
         ]);
         for place in places {
             let Some(metadata) = self.document::<ResourceMetadata>(&place, service).await? else {
@@ -161,9 +161,9 @@ impl MetadataDiscovery {
     pub(super) async fn of_issuer(&self, issuer: &str) -> Result<ServerMetadata, AuthError> {
         let url = url_of(issuer)?;
         let mut places = vec![
-            inserted(&url, AUTHORIZATION_SERVER),
-            inserted(&url, OPENID_CONFIGURATION),
-            appended(&url, OPENID_CONFIGURATION),
+            insert_well_known(&url, AUTHORIZATION_SERVER),
+            insert_well_known(&url, OPENID_CONFIGURATION),
+            append_well_known(&url, OPENID_CONFIGURATION),
         ];
         // Two of the URLs are equal if the issuer has no path.
         places.dedup();
@@ -264,7 +264,7 @@ pub(super) fn check_scheme(url: &Url, by: &Url) -> Result<(), AuthError> {
 }
 
 /// Returns `https://host/.well-known/NAME/path`.
-fn inserted(url: &Url, name: &str) -> Url {
+fn insert_well_known(url: &Url, name: &str) -> Url {
     let path = url.path().trim_end_matches('/');
     let mut place = url.clone();
     place.set_path(&format!("/.well-known/{name}{path}"));
@@ -274,7 +274,7 @@ fn inserted(url: &Url, name: &str) -> Url {
 }
 
 /// Returns `https://host/path/.well-known/NAME`.
-fn appended(url: &Url, name: &str) -> Url {
+fn append_well_known(url: &Url, name: &str) -> Url {
     let mut place = url.clone();
     let path = url.path().trim_end_matches('/');
     place.set_path(&format!("{path}/.well-known/{name}"));

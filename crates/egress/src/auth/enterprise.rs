@@ -82,7 +82,7 @@ impl EnterpriseAuthorization {
         caller: CallerToken<'_>,
         wider: String,
     ) -> Result<AccessToken, AuthError> {
-        let found = self.service.found().await?;
+        let found = self.service.resolve().await?;
         let audience = found.audience.as_deref().or(found.issuer.as_deref());
         let audience = audience.ok_or(AuthError::NotFound(
             "the issuer, which is the audience of the ID-JAG, is not known",
@@ -107,7 +107,7 @@ impl EnterpriseAuthorization {
         resource: Option<&str>,
         scope: Option<&str>,
     ) -> Result<String, AuthError> {
-        let provider = self.identity_provider.found().await?;
+        let provider = self.identity_provider.resolve().await?;
         let mut form = vec![
             ("grant_type", TOKEN_EXCHANGE),
             ("requested_token_type", ID_JAG),
@@ -117,7 +117,7 @@ impl EnterpriseAuthorization {
         ];
         form.extend(resource.map(|resource| ("resource", resource)));
         form.extend(scope.map(|scope| ("scope", scope)));
-        let granted = provider.endpoint.ask(&form).await;
+        let granted = provider.endpoint.request_token(&form).await;
         let granted = self.identity_provider.forget_if_refused(granted).await?;
         // An ID-JAG is not an access token and must not be sent as one.
         if granted.issued_token_type.as_deref() != Some(ID_JAG) {

@@ -97,7 +97,10 @@ impl TokenEndpoint {
     }
 
     /// Sends a token request. `form` does not contain the parameters that authenticate the client.
-    pub(super) async fn ask(&self, form: &[(&str, &str)]) -> Result<TokenResponse, AuthError> {
+    pub(super) async fn request_token(
+        &self,
+        form: &[(&str, &str)],
+    ) -> Result<TokenResponse, AuthError> {
         serde_json::from_slice(&self.send_form(form).await?)
             .map_err(|_| AuthError::BadAnswer("is not JSON with access_token and token_type"))
     }
@@ -124,7 +127,7 @@ impl TokenEndpoint {
         longest: Option<Duration>,
     ) -> Result<AccessToken, AuthError> {
         let asked_at = self.ambient.now();
-        let granted = self.ask(form).await?;
+        let granted = self.request_token(form).await?;
         granted.check_bearer()?;
         let lifetime = granted.lifetime()?;
         let lifetime = longest.map_or(lifetime, |longest| lifetime.min(longest));

@@ -121,7 +121,7 @@ impl LoginClient {
         if let Some(url) = &device_url {
             check_scheme(url, service)?;
         }
-        Self::known(
+        Self::with_server(
             LoginServer {
                 issuer: metadata.issuer,
                 resource: protected.resource,
@@ -137,7 +137,7 @@ impl LoginClient {
     }
 
     /// Creates a client for a provider that was discovered before.
-    pub fn known(server: LoginServer, ambient: &Ambient) -> Result<Self, AuthError> {
+    pub fn with_server(server: LoginServer, ambient: &Ambient) -> Result<Self, AuthError> {
         let place = EndpointLocation {
             url: &server.token_url,
             issuer: Some(&server.issuer),
@@ -178,7 +178,7 @@ impl LoginClient {
             .map_err(|_| AuthError::BadAnswer("came from another issuer"))?;
         let mut form = request.form(code);
         form.push(("resource", self.server.resource.as_str()));
-        tokens(self.endpoint.ask(&form).await?)
+        tokens(self.endpoint.request_token(&form).await?)
     }
 
     /// Requests new tokens with a refresh token.
@@ -188,7 +188,7 @@ impl LoginClient {
             ("refresh_token", refresh_token),
             ("resource", self.server.resource.as_str()),
         ];
-        let mut tokens = tokens(self.endpoint.ask(&form).await?)?;
+        let mut tokens = tokens(self.endpoint.request_token(&form).await?)?;
         // A server that does not rotate the refresh token may omit it (RFC 6749 §6).
         let kept = || refresh_token.to_owned();
         tokens.refresh_token = Some(tokens.refresh_token.unwrap_or_else(kept));
@@ -221,7 +221,7 @@ impl LoginClient {
         let waiting = async {
             loop {
                 tokio::time::sleep(pause).await;
-                match self.endpoint.ask(&form).await {
+                match self.endpoint.request_token(&form).await {
                     Ok(response) => return tokens(response),
                     Err(AuthError::Refused {
                         code: Some("authorization_pending"),

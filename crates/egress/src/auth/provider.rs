@@ -146,7 +146,11 @@ impl ProviderClient {
         settings.validate()?;
         let issuer = settings.issuer;
         let configured = settings.endpoints()?.map(|(authorization_url, token_url)| {
-            AuthorizationServer::configured(Some(issuer.to_owned()), authorization_url, token_url)
+            AuthorizationServer::from_endpoints(
+                Some(issuer.to_owned()),
+                authorization_url,
+                token_url,
+            )
         });
         Ok(Self {
             issuer: issuer.to_owned(),
@@ -263,7 +267,7 @@ impl ProviderClient {
     async fn request_tokens(&self, form: &[(&str, &str)]) -> Result<ProviderTokens, AuthError> {
         let provider = self.provider().await?;
         let endpoint = self.endpoint(&provider.token_url, provider)?;
-        let response = endpoint.ask(form).await?;
+        let response = endpoint.request_token(form).await?;
         response.check_bearer()?;
         let lifetime = response.stated_lifetime()?;
         let TokenResponse {
@@ -300,7 +304,7 @@ impl ProviderClient {
     async fn provider(&self) -> Result<&AuthorizationServer, AuthError> {
         let look = async {
             let finder = MetadataDiscovery::new(&self.limits);
-            AuthorizationServer::found(finder.of_issuer(&self.issuer).await?)
+            AuthorizationServer::from_metadata(finder.of_issuer(&self.issuer).await?)
         };
         // The timeout includes the wait for concurrent discoveries, so that an unavailable provider delays no request
         // for longer.

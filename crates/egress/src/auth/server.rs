@@ -64,7 +64,7 @@ impl TokenEndpointClient {
 
     /// Requests a token that represents this client, with the additional scopes `wider`.
     pub(super) async fn own_token(&self, wider: String) -> Result<AccessToken, AuthError> {
-        let found = self.found().await?;
+        let found = self.resolve().await?;
         let scope = found.scope(&wider);
         let form = found.form(&[("grant_type", "client_credentials")], scope.as_deref());
         let granted = found.endpoint.access_token(&form, None).await;
@@ -77,7 +77,7 @@ impl TokenEndpointClient {
         caller: CallerToken<'_>,
         wider: String,
     ) -> Result<AccessToken, AuthError> {
-        let found = self.found().await?;
+        let found = self.resolve().await?;
         let scope = found.scope(&wider);
         let grant = [
             ("grant_type", TOKEN_EXCHANGE),
@@ -97,12 +97,12 @@ impl TokenEndpointClient {
     }
 
     /// Returns the endpoint, after discovery if necessary. Concurrent calls share one discovery.
-    pub(super) async fn found(&self) -> Result<Arc<ResolvedServer>, AuthError> {
+    pub(super) async fn resolve(&self) -> Result<Arc<ResolvedServer>, AuthError> {
         let mut found = self.found.lock().await;
         if let Some(found) = &*found {
             return Ok(Arc::clone(found));
         }
-        let looked = Arc::new(self.look().await?);
+        let looked = Arc::new(self.discover().await?);
         *found = Some(Arc::clone(&looked));
         Ok(looked)
     }
@@ -119,7 +119,7 @@ impl TokenEndpointClient {
         answer
     }
 
-    async fn look(&self) -> Result<ResolvedServer, AuthError> {
+    async fn discover(&self) -> Result<ResolvedServer, AuthError> {
         let settings = &self.client.server;
         let finder = MetadataDiscovery::new(&self.limits);
         let (issuer, protected) = match (&settings.issuer, &settings.service) {

@@ -27,7 +27,7 @@ async fn a_unary_method_answers_once() {
         )
     }))
     .await;
-    let client = described(&server.url);
+    let client = open_with_descriptors(&server.url);
     let answer = get(&client).await.unwrap();
     assert_eq!(answer["parcelId"], "p1");
     assert_eq!(answer["grams"], "7");
@@ -36,7 +36,7 @@ async fn a_unary_method_answers_once() {
 #[tokio::test]
 async fn a_stream_answers_message_by_message() {
     let server = TestServer::start(methods(pool(), answers(parcels(100)))).await;
-    let client = described(&server.url);
+    let client = open_with_descriptors(&server.url);
     let all = call(&client, &method("List"), json!({"count": 100}))
         .await
         .unwrap();
@@ -50,7 +50,7 @@ async fn a_stream_answers_message_by_message() {
     assert_eq!(ids, sent);
 
     let server = TestServer::start(methods(pool(), answers(vec![]))).await;
-    let client = described(&server.url);
+    let client = open_with_descriptors(&server.url);
     assert!(
         call(&client, &method("List"), json!({}))
             .await
@@ -62,7 +62,7 @@ async fn a_stream_answers_message_by_message() {
 #[tokio::test]
 async fn unknown_methods_and_streams_of_requests_are_refused_unsent() {
     let server = TestServer::start(methods(pool(), |_, _| panic!("nothing is to be sent"))).await;
-    let client = described(&server.url);
+    let client = open_with_descriptors(&server.url);
     for (name, text) in [
         (
             "parcels.v1.Parcels/Gone",
@@ -166,7 +166,7 @@ async fn a_silent_server_ends_at_the_deadline() {
         Ok(first.chain(stream::pending()).boxed())
     }))
     .await;
-    let client = described(&server.url);
+    let client = open_with_descriptors(&server.url);
     let deadline = Instant::now() + Duration::from_millis(300);
     let name = method("List");
     let mut answers = client
@@ -179,7 +179,7 @@ async fn a_silent_server_ends_at_the_deadline() {
 
     // The server does not even send headers. The deadline of the second call has already passed.
     let server = TestServer::start(raw(|_| std::future::pending())).await;
-    let client = described(&server.url);
+    let client = open_with_descriptors(&server.url);
     for milliseconds in [300, 0] {
         let deadline = Instant::now() + Duration::from_millis(milliseconds);
         let late = client
@@ -213,7 +213,7 @@ async fn to_stop_reading_cancels_the_call_at_the_server() {
         Ok(endless.boxed())
     }))
     .await;
-    let client = described(&server.url);
+    let client = open_with_descriptors(&server.url);
     let name = method("List");
     let mut answers = client.call(&name, &json!({}), None, soon()).await.unwrap();
     for _ in 0..3 {
@@ -265,7 +265,7 @@ async fn every_status_means_something() {
 
 async fn status_of(code: Code) -> GrpcError {
     let server = TestServer::start(methods(pool(), refuses(Status::new(code, "SECRET")))).await;
-    let client = described(&server.url);
+    let client = open_with_descriptors(&server.url);
     let error = get(&client).await.unwrap_err();
     assert!(!error.to_string().contains("SECRET"), "{error}");
     error
@@ -278,7 +278,7 @@ async fn a_status_after_messages_fails_the_call() {
         Ok(stream::iter(vec![Ok(parcel(&json!({}))), Err(status)]).boxed())
     };
     let server = TestServer::start(methods(pool(), handle)).await;
-    let client = described(&server.url);
+    let client = open_with_descriptors(&server.url);
     for name in ["List", "Get"] {
         let error = call(&client, &method(name), json!({})).await.unwrap_err();
         assert!(
@@ -298,7 +298,7 @@ async fn a_status_after_messages_fails_the_call() {
 async fn where_nobody_listens_nothing_was_sent() {
     let server = TestServer::start(methods(pool(), answers(parcels(1)))).await;
     let url = server.url.clone();
-    let client = described(&url);
+    let client = open_with_descriptors(&url);
     server.stop().await;
     let error = get(&client).await.unwrap_err();
     assert!(matches!(error, GrpcError::Unreachable(_)), "{error}");
@@ -308,7 +308,7 @@ async fn where_nobody_listens_nothing_was_sent() {
 async fn a_lost_connection_is_made_again() {
     let server = TestServer::start(methods(pool(), answers(parcels(1)))).await;
     let address = server.address;
-    let client = described(&server.url);
+    let client = open_with_descriptors(&server.url);
     get(&client).await.unwrap();
     server.stop().await;
     get(&client).await.unwrap_err();

@@ -11,7 +11,7 @@ use super::*;
 type Frames = Vec<Result<Frame<Bytes>, std::io::Error>>;
 
 /// Returns a message with its gRPC framing.
-fn framed(message: &[u8]) -> Frame<Bytes> {
+fn frame_message(message: &[u8]) -> Frame<Bytes> {
     let mut bytes = vec![0];
     bytes.extend_from_slice(&u32::try_from(message.len()).unwrap().to_be_bytes());
     bytes.extend_from_slice(message);
@@ -26,11 +26,11 @@ fn trailers(pairs: &[(&'static str, &'static str)]) -> Frame<Bytes> {
 }
 
 fn note() -> Frame<Bytes> {
-    framed(&parcel(&json!({"parcelId": "p1"})).encode_to_vec())
+    frame_message(&parcel(&json!({"parcelId": "p1"})).encode_to_vec())
 }
 
 /// Returns the results of a unary and of a streaming call when the server sends exactly these headers and frames.
-async fn sent(
+async fn call_raw_server(
     headers: &'static [(&'static str, &'static str)],
     frames: fn() -> Frames,
 ) -> [Result<usize, GrpcError>; 2] {
@@ -44,7 +44,7 @@ async fn sent(
             .unwrap()
     }))
     .await;
-    let client = described(&server.url);
+    let client = open_with_descriptors(&server.url);
     let unary = call(&client, &method("Get"), json!({}))
         .await
         .map(|all| all.len());
@@ -56,7 +56,7 @@ async fn sent(
 
 #[tokio::test]
 async fn the_test_server_can_be_honest() {
-    let [unary, stream] = sent(&[], || {
+    let [unary, stream] = call_raw_server(&[], || {
         vec![Ok(note()), Ok(trailers(&[("grpc-status", "0")]))]
     })
     .await;
@@ -70,7 +70,7 @@ async fn a_stream_without_a_status_is_cut_and_not_complete() {
         || vec![],
         || vec![Ok(note()), Ok(trailers(&[("x-other", "1")]))],
     ] {
-        for outcome in sent(&[], frames).await {
+        for outcome in call_raw_server(&[], frames).await {
             let error = outcome.unwrap_err();
             assert!(matches!(error, GrpcError::Broken(_)), "{error}");
         }
@@ -80,7 +80,7 @@ async fn a_stream_without_a_status_is_cut_and_not_complete() {
 #[tokio::test]
 async fn a_reset_in_the_middle_breaks_the_call() {
     let frames = || vec![Ok(note()), Err(std::io::Error::other("gone"))];
-    for outcome in sent(&[], frames).await {
+    for outcome in call_raw_server(&[], frames).await {
         let error = outcome.unwrap_err();
         assert!(matches!(error, GrpcError::Broken(_)), "{error}");
     }
@@ -89,13 +89,13 @@ async fn a_reset_in_the_middle_breaks_the_call() {
 #[tokio::test]
 async fn a_unary_method_answers_neither_nothing_nor_twice() {
     let none = || vec![Ok(trailers(&[("grpc-status", "0")]))];
-    let [unary, stream] = sent(&[], none).await;
+    let [unary, stream] = call_raw_server(&[], none).await;
     assert_eq!(
         unary.unwrap_err().to_string(),
         "the answer cannot be shown: the call completed without a message"
     );
     assert_eq!(stream.unwrap(), 0);
-    let [unary, stream] = sent(&[("grpc-status", "0")], Vec::new).await;
+    let [unary, stream] = call_raw_server(&[("grpc-status", "0")], Vec::new).await;
     assert!(matches!(unary.unwrap_err(), GrpcError::BadAnswer(_)));
     assert_eq!(stream.unwrap(), 0);
 
@@ -106,7 +106,7 @@ async fn a_unary_method_answers_neither_nothing_nor_twice() {
             Ok(trailers(&[("grpc-status", "0")])),
         ]
     };
-    let [unary, stream] = sent(&[], two).await;
+    let [unary, stream] = call_raw_server(&[], two).await;
     assert_eq!(
         unary.unwrap_err().to_string(),
         "the answer cannot be shown: the call returned more than one message"
@@ -122,7 +122,7 @@ async fn status_details_that_are_no_base64_do_no_harm() {
             ("grpc-status-details-bin", "%%%"),
         ]))]
     };
-    for outcome in sent(&[], in_trailers).await {
+    for outcome in call_raw_server(&[], in_trailers).await {
         let error = outcome.unwrap_err();
         assert!(
             matches!(
@@ -136,7 +136,7 @@ async fn status_details_that_are_no_base64_do_no_harm() {
         );
     }
     let in_headers = &[("grpc-status", "5"), ("grpc-status-details-bin", "%%%")];
-    for outcome in sent(in_headers, Vec::new).await {
+    for outcome in call_raw_server(in_headers, Vec::new).await {
         let error = outcome.unwrap_err();
         assert!(
             matches!(
@@ -155,11 +155,11 @@ async fn status_details_that_are_no_base64_do_no_harm() {
 async fn bytes_that_are_no_message_are_a_bad_answer() {
     let frames = || {
         vec![
-            Ok(framed(b"\xff\xff\xff")),
+            Ok(frame_message(b"\xff\xff\xff")),
             Ok(trailers(&[("grpc-status", "0")])),
         ]
     };
-    for outcome in sent(&[], frames).await {
+    for outcome in call_raw_server(&[], frames).await {
         let error = outcome.unwrap_err();
         assert!(matches!(error, GrpcError::BadAnswer(_)), "{error}");
     }
@@ -168,7 +168,7 @@ async fn bytes_that_are_no_message_are_a_bad_answer() {
         (|| vec![Ok(Frame::data(Bytes::from_static(&[1, 0, 0, 0, 0])))]) as fn() -> Frames,
         || vec![Ok(Frame::data(Bytes::from_static(&[9, 0, 0, 0, 0])))],
     ] {
-        for outcome in sent(&[], frames).await {
+        for outcome in call_raw_server(&[], frames).await {
             let error = outcome.unwrap_err();
             assert!(matches!(error, GrpcError::Broken(_)), "{error}");
         }
@@ -183,17 +183,17 @@ async fn messages_over_the_limit_are_refused_before_they_are_read() {
             0, 255, 255, 255, 255,
         ])))]
     };
-    for outcome in sent(&[], announced).await {
+    for outcome in call_raw_server(&[], announced).await {
         let error = outcome.unwrap_err();
         assert!(matches!(error, GrpcError::TooLarge), "{error}");
     }
     let huge = parcel(&json!({"parcelId": "x".repeat(LIMIT)}));
     let server = TestServer::start(methods(pool(), answers(vec![huge]))).await;
-    let error = get(&described(&server.url)).await.unwrap_err();
+    let error = get(&open_with_descriptors(&server.url)).await.unwrap_err();
     assert!(matches!(error, GrpcError::TooLarge), "{error}");
     let fits = parcel(&json!({"parcelId": "x".repeat(LIMIT - 100)}));
     let server = TestServer::start(methods(pool(), answers(vec![fits]))).await;
-    get(&described(&server.url)).await.unwrap();
+    get(&open_with_descriptors(&server.url)).await.unwrap();
 }
 
 #[tokio::test]
@@ -202,7 +202,7 @@ async fn an_endless_stream_is_read_only_as_far_as_wanted() {
         Ok(stream::repeat_with(|| Ok(parcel(&json!({"parcelId": "x".repeat(1000)})))).boxed())
     }))
     .await;
-    let client = described(&server.url);
+    let client = open_with_descriptors(&server.url);
     let name = method("List");
     let mut answers = client.call(&name, &json!({}), None, soon()).await.unwrap();
     for _ in 0..1000 {
@@ -220,7 +220,7 @@ async fn http_that_is_no_grpc_breaks_the_call() {
             http::Response::builder().status(status).body(body).unwrap()
         }))
         .await;
-        let error = get(&described(&server.url)).await.unwrap_err();
+        let error = get(&open_with_descriptors(&server.url)).await.unwrap_err();
         let is_status = matches!(error, GrpcError::Status { .. });
         assert!(
             matches!(error, GrpcError::Broken(_)) || is_status,
@@ -241,7 +241,7 @@ async fn what_speaks_no_http2_breaks_the_call() {
             let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
         }
     });
-    let error = get(&described(&url)).await.unwrap_err();
+    let error = get(&open_with_descriptors(&url)).await.unwrap_err();
     assert!(
         matches!(error, GrpcError::Broken(_) | GrpcError::Unreachable(_)),
         "{error}"

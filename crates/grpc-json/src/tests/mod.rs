@@ -47,12 +47,12 @@ fn open(settings: &GrpcSettings) -> GrpcServer {
 }
 
 /// Returns a client with a descriptor file.
-fn described(url: &Url) -> GrpcServer {
+fn open_with_descriptors(url: &Url) -> GrpcServer {
     open(&settings(url, Some(descriptors())))
 }
 
 /// Returns a client that asks the server for its methods.
-fn undescribed(url: &Url) -> GrpcServer {
+fn open_with_reflection(url: &Url) -> GrpcServer {
     open(&settings(url, None))
 }
 

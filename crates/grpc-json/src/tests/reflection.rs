@@ -18,7 +18,7 @@ use tonic_reflection::pb::v1::{
 use super::*;
 use crate::testing::{reflection_v1, reflection_v1alpha};
 
-fn one() -> axum::Router {
+fn parcel_service() -> axum::Router {
     methods(pool(), answers(vec![parcel(&json!({"parcelId": "p1"}))]))
 }
 
@@ -90,7 +90,7 @@ async fn failure(
     answer: impl Fn(&MessageRequest) -> MessageResponse + Send + Sync + 'static,
 ) -> String {
     let server = TestServer::start(tells(answer).0).await;
-    let error = get(&undescribed(&server.url)).await.unwrap_err();
+    let error = get(&open_with_reflection(&server.url)).await.unwrap_err();
     let undescribed = matches!(error, GrpcError::Undescribed(_) | GrpcError::NoMethod(_));
     assert!(undescribed, "{error:?}");
     error.to_string()
@@ -99,16 +99,16 @@ async fn failure(
 #[tokio::test]
 async fn both_versions_of_reflection_describe_a_server() {
     for reflection in [reflection_v1(&files()), reflection_v1alpha(&files())] {
-        let server = TestServer::start(reflection.merge(one())).await;
-        let client = undescribed(&server.url);
+        let server = TestServer::start(reflection.merge(parcel_service())).await;
+        let client = open_with_reflection(&server.url);
         assert_eq!(get(&client).await.unwrap()["parcelId"], "p1");
     }
 }
 
 #[tokio::test]
 async fn a_server_without_reflection_wants_a_descriptor_file() {
-    let server = TestServer::start(one()).await;
-    let error = get(&undescribed(&server.url)).await.unwrap_err();
+    let server = TestServer::start(parcel_service()).await;
+    let error = get(&open_with_reflection(&server.url)).await.unwrap_err();
     assert_eq!(
         error.to_string(),
         "the server does not describe its methods: it does not support reflection; set `descriptors` of the source"
@@ -119,8 +119,8 @@ async fn a_server_without_reflection_wants_a_descriptor_file() {
 async fn a_server_is_asked_once_for_all_calls() {
     let all = files().file;
     let (reflection, questions) = tells(move |_| sends(&all));
-    let server = TestServer::start(reflection.merge(one())).await;
-    let client = undescribed(&server.url);
+    let server = TestServer::start(reflection.merge(parcel_service())).await;
+    let client = open_with_reflection(&server.url);
     let calls = (0..20).map(|_| get(&client));
     for answer in futures::future::join_all(calls).await {
         answer.unwrap();
@@ -140,8 +140,8 @@ async fn imports_are_asked_for_one_by_one_and_never_twice() {
         }
         _ => panic!("not asked"),
     });
-    let server = TestServer::start(reflection.merge(one())).await;
-    get(&undescribed(&server.url)).await.unwrap();
+    let server = TestServer::start(reflection.merge(parcel_service())).await;
+    get(&open_with_reflection(&server.url)).await.unwrap();
     assert_eq!(questions.load(Ordering::Relaxed), 2);
 }
 
@@ -160,8 +160,8 @@ async fn a_method_that_is_not_there_is_looked_for_again_but_not_at_every_call() 
         0 => sends(&old),
         _ => sends(&new),
     });
-    let server = TestServer::start(reflection.merge(one())).await;
-    let mut client = undescribed(&server.url);
+    let server = TestServer::start(reflection.merge(parcel_service())).await;
+    let mut client = open_with_reflection(&server.url);
     for _ in 0..3 {
         let error = get(&client).await.unwrap_err();
         assert!(matches!(error, GrpcError::NoMethod(_)), "{error}");
@@ -180,9 +180,9 @@ async fn a_method_that_is_not_there_is_looked_for_again_but_not_at_every_call() 
 async fn a_new_connection_is_asked_anew() {
     let all = files().file;
     let (reflection, _) = tells(move |_| sends(&all));
-    let server = TestServer::start(reflection.merge(one())).await;
+    let server = TestServer::start(reflection.merge(parcel_service())).await;
     let address = server.address;
-    let client = undescribed(&server.url);
+    let client = open_with_reflection(&server.url);
     get(&client).await.unwrap();
     server.stop().await;
 
@@ -192,7 +192,7 @@ async fn a_new_connection_is_asked_anew() {
     renamed.file[last].message_type[2].field[0].name = Some("code".to_owned());
     renamed.file[last].message_type[2].field[0].json_name = Some("code".to_owned());
     let (reflection, questions) = tells(move |_| sends(&renamed.file));
-    let _server = TestServer::start_at(address, reflection.merge(one())).await;
+    let _server = TestServer::start_at(address, reflection.merge(parcel_service())).await;
     // The first call detects that the connection is a new one.
     get(&client).await.unwrap();
     assert_eq!(get(&client).await.unwrap()["code"], "p1");
@@ -205,7 +205,7 @@ async fn a_server_that_knows_no_method_is_asked_anew() {
     let (reflection, questions) = tells(move |_| sends(&all));
     let refuses = refuses(Status::unimplemented(""));
     let server = TestServer::start(reflection.merge(methods(pool(), refuses))).await;
-    let client = undescribed(&server.url);
+    let client = open_with_reflection(&server.url);
     for asked in 1..=2 {
         let error = get(&client).await.unwrap_err();
         assert!(
@@ -318,7 +318,7 @@ async fn files_without_end_are_cut_off() {
 #[tokio::test]
 async fn a_reflection_that_says_nothing_holds_no_call_for_long() {
     let server = TestServer::start(raw(|_| std::future::pending())).await;
-    let client = undescribed(&server.url);
+    let client = open_with_reflection(&server.url);
     let began = std::time::Instant::now();
     let deadline = Instant::now() + Duration::from_millis(300);
     let late = client

@@ -299,7 +299,7 @@ pub(crate) async fn signed_in(context: Option<&str>) -> Result<Option<(Url, Stri
         let refresh = known.refresh_token.clone();
         let refresh =
             refresh.ok_or_else(|| format!("the token of `{shown}` has expired; {again}"))?;
-        let client = LoginClient::known(known.server.clone(), &ambient)?;
+        let client = LoginClient::with_server(known.server.clone(), &ambient)?;
         let now = ambient.now();
         let tokens = client.refresh(&refresh).await;
         let tokens = tokens.map_err(|error| format!("{error}; {again}"))?;

@@ -43,7 +43,7 @@ impl UserGrants {
         form.extend(resource.map(|resource| ("resource", resource)));
         let asked_at = self.now();
         let endpoint = self.endpoint(&pending.at, &pending.client_id)?;
-        let granted = match endpoint.ask(&form).await {
+        let granted = match endpoint.request_token(&form).await {
             Ok(granted) => granted,
             Err(error) => {
                 if error.is_of_client() {

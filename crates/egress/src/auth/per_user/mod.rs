@@ -120,7 +120,7 @@ impl UserGrants {
         caller: Option<OnBehalf<'_>>,
         scope: &str,
     ) -> Result<bool, AuthError> {
-        let kept = self.kept(&person(caller)?).await?;
+        let kept = self.load_tokens(&person(caller)?).await?;
         let held = kept.and_then(|kept| kept.tokens.scope).unwrap_or_default();
         let is_held = |wanted: &str| held.split_ascii_whitespace().any(|it| it == wanted);
         if scope.split_ascii_whitespace().all(is_held) {
@@ -137,7 +137,7 @@ impl UserGrants {
         rejected: Option<&HeaderValue>,
     ) -> Result<HeaderValue, AuthError> {
         for _ in 0..LOOKS {
-            let kept = self.kept(&person).await?;
+            let kept = self.load_tokens(&person).await?;
             let kept = kept.ok_or(AuthError::NotConnected { scope: None })?;
             let authorization = kept.tokens.authorization()?;
             let is_rejected = rejected == Some(&authorization);
@@ -230,7 +230,7 @@ impl UserGrants {
         is_of_grant || self.settings.client.is_none() && error.is_of_client()
     }
 
-    async fn kept(&self, person: &Person) -> Result<Option<HeldTokens>, AuthError> {
+    async fn load_tokens(&self, person: &Person) -> Result<Option<HeldTokens>, AuthError> {
         let stored = self.store.connection(&self.key(person)).await;
         let stored = stored.map_err(|_| AuthError::NoStore)?;
         let kept = stored.and_then(|stored| {

@@ -64,7 +64,7 @@ impl UserGrants {
         let registration = facts.registration_url.as_ref().zip(facts.issuer.as_ref());
         let (url, issuer) = registration.ok_or(ConnectError::NoClient)?;
         let about = self.registration(issuer, request.redirect_uri);
-        if let Some(client) = self.registered(&about).await? {
+        if let Some(client) = self.load_registration(&about).await? {
             return Ok(client);
         }
         let registered = self.register(url, facts, request.redirect_uri).await?;
@@ -80,7 +80,7 @@ impl UserGrants {
         let plain = serde_json::to_vec(&client).map_err(|_| ConnectError::Store)?;
         self.store.register_client(&about, &plain, until).await?;
         // Another replica may have registered a client first.
-        Ok(self.registered(&about).await?.unwrap_or(client))
+        Ok(self.load_registration(&about).await?.unwrap_or(client))
     }
 
     /// Returns the context under which a registered client is stored.
@@ -91,7 +91,10 @@ impl UserGrants {
             .and(redirect_uri.as_bytes())
     }
 
-    async fn registered(&self, about: &About) -> Result<Option<ClientIdentity>, ConnectError> {
+    async fn load_registration(
+        &self,
+        about: &About,
+    ) -> Result<Option<ClientIdentity>, ConnectError> {
         let plain = self.store.registered_client(about).await?;
         Ok(plain.and_then(|plain| serde_json::from_slice(&plain).ok()))
     }

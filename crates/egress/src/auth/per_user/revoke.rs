@@ -40,7 +40,7 @@ impl Grant {
 impl UserGrants {
     /// Returns the person's grant, or `None` if there is none or it cannot be read.
     pub async fn grant(&self, person: &Person) -> Option<Grant> {
-        let kept = self.kept(person).await.ok().flatten();
+        let kept = self.load_tokens(person).await.ok().flatten();
         kept.map(|kept| Grant(kept.tokens))
     }
 

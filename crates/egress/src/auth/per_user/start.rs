@@ -141,7 +141,7 @@ impl UserGrants {
         person: &Person,
         wider: Option<&str>,
     ) -> Result<Option<String>, ConnectError> {
-        let held = self.kept(person).await?;
+        let held = self.load_tokens(person).await?;
         let held = held.and_then(|kept| kept.tokens.scope);
         let needed = union(facts.scope.as_deref(), wider);
         Ok(union(needed.as_deref(), held.as_deref()))
@@ -156,7 +156,7 @@ impl UserGrants {
         {
             return Ok(Arc::clone(facts));
         }
-        let facts = Arc::new(self.look().await?);
+        let facts = Arc::new(self.resolve_server().await?);
         *known = Some((Arc::clone(&facts), self.now().plus(BELIEVED)));
         Ok(facts)
     }
@@ -166,7 +166,7 @@ impl UserGrants {
     }
 
     /// Resolves the authorization server. Configured values take precedence over discovery.
-    async fn look(&self) -> Result<AuthorizationServer, ConnectError> {
+    async fn resolve_server(&self) -> Result<AuthorizationServer, ConnectError> {
         let settings = &self.settings;
         if let Some(url) = settings.authorization_url.clone()
             && let Some(token_url) = settings.server.token_url.clone()
@@ -175,7 +175,7 @@ impl UserGrants {
             return Ok(AuthorizationServer {
                 scope: settings.scope.clone(),
                 resource: settings.resource.clone(),
-                ..AuthorizationServer::configured(issuer, url, token_url)
+                ..AuthorizationServer::from_endpoints(issuer, url, token_url)
             });
         }
         let finder = MetadataDiscovery::new(&self.limits);
@@ -206,7 +206,7 @@ impl UserGrants {
         Ok(AuthorizationServer {
             scope,
             resource: Some(resource),
-            ..AuthorizationServer::found(metadata)?
+            ..AuthorizationServer::from_metadata(metadata)?
         })
     }
 }

@@ -105,7 +105,7 @@ impl Tokens {
                 .as_deref()
                 .map(|resource| ("resource", resource)),
         );
-        let granted = endpoint.ask(&form).await?;
+        let granted = endpoint.request_token(&form).await?;
         let (at, client_id) = (self.at.clone(), self.client_id.clone());
         let (resource, scope) = (self.resource.clone(), self.scope.clone());
         let mut tokens = Self::new(granted, at, client_id, resource, scope, asked_at)?;

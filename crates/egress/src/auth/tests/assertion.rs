@@ -7,7 +7,7 @@ use wardgate_testkit::TestKey;
 
 use super::*;
 
-fn keyed(world: &World, pair: &TestKey, audience: Option<&str>) -> OAuthClient {
+fn create_key_client(world: &World, pair: &TestKey, audience: Option<&str>) -> OAuthClient {
     let pem = Secret::from(pair.private_pem());
     OAuthClient {
         client_id: "runner".to_owned(),
@@ -20,7 +20,7 @@ fn keyed(world: &World, pair: &TestKey, audience: Option<&str>) -> OAuthClient {
 }
 
 /// Returns the claims of the assertion in `form` after its signature, algorithm, times and audience were verified.
-fn verified(
+fn verify_assertion(
     form: &BTreeMap<String, String>,
     algorithm: Algorithm,
     pair: &TestKey,
@@ -55,7 +55,9 @@ fn pairs() -> [(Algorithm, TestKey); 3] {
 async fn a_client_with_a_key_signs_a_short_assertion_for_the_token_endpoint() {
     for (algorithm, pair) in pairs() {
         let world = World::start().await;
-        let client = world.client(AuthSettings::ClientCredentials(keyed(&world, &pair, None)));
+        let client = world.client(AuthSettings::ClientCredentials(create_key_client(
+            &world, &pair, None,
+        )));
         world.call(&client, None).await.unwrap();
         let asked = world.asked.lock().unwrap();
         let form = &asked[0].form;
@@ -68,7 +70,7 @@ async fn a_client_with_a_key_signs_a_short_assertion_for_the_token_endpoint() {
             "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
         );
         let endpoint = world.token_url().to_string();
-        let claims = verified(form, algorithm, &pair, &endpoint);
+        let claims = verify_assertion(form, algorithm, &pair, &endpoint);
         assert_eq!(claims["sub"], "runner");
         assert_eq!(claims["iat"], START);
         assert_eq!(claims["exp"], START + 60);
@@ -81,7 +83,7 @@ async fn each_request_has_an_assertion_of_its_own_and_the_audience_that_is_confi
     let world = World::start().await;
     let (algorithm, pair) = &pairs()[0];
     let issuer = "https://id.example.com";
-    let auth = AuthSettings::TokenExchange(keyed(&world, pair, Some(issuer)));
+    let auth = AuthSettings::TokenExchange(create_key_client(&world, pair, Some(issuer)));
     let client = world.client(auth);
     for caller in ["ann", "ben"] {
         let call = world.call(&client, Some(token(caller, 600)));
@@ -90,7 +92,7 @@ async fn each_request_has_an_assertion_of_its_own_and_the_audience_that_is_confi
     let asked = world.asked.lock().unwrap();
     let ids: BTreeSet<_> = asked
         .iter()
-        .map(|asked| verified(&asked.form, *algorithm, pair, issuer)["jti"].to_string())
+        .map(|asked| verify_assertion(&asked.form, *algorithm, pair, issuer)["jti"].to_string())
         .collect();
     assert_eq!(ids.len(), 2);
     assert_eq!(asked[0].form["subject_token"], "ann");

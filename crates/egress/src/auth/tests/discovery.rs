@@ -68,30 +68,33 @@ impl Site {
         response.body(Body::from(body.to_string())).unwrap()
     }
 
-    pub(super) fn put(&self, path: &str, page: Page) {
+    pub(super) fn insert_page(&self, path: &str, page: Page) {
         self.pages.lock().unwrap().insert(path.to_owned(), page);
     }
 
     pub(super) fn json(&self, path: &str, body: Value) {
-        self.put(path, (200, Vec::new(), body));
+        self.insert_page(path, (200, Vec::new(), body));
     }
 
     pub(super) fn at(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    pub(super) fn asked(&self) -> Vec<ReceivedRequest> {
+    pub(super) fn requests(&self) -> Vec<ReceivedRequest> {
         self.asked.lock().unwrap().clone()
     }
 
     pub(super) fn paths(&self) -> Vec<String> {
-        self.asked().into_iter().map(|asked| asked.path).collect()
+        self.requests()
+            .into_iter()
+            .map(|asked| asked.path)
+            .collect()
     }
 
     /// Adds a service at `/a/mcp` that requires a token of the issuer `/as`.
     fn with_server(&self) {
         let header = ("WWW-Authenticate", "Bearer".to_owned());
-        self.put("/a/mcp", (401, vec![header], Value::Null));
+        self.insert_page("/a/mcp", (401, vec![header], Value::Null));
         self.json(
             "/.well-known/oauth-authorization-server/as",
             json!({ "issuer": self.at("/as"), "token_endpoint": self.at("/as/token") }),
@@ -166,7 +169,7 @@ async fn a_server_says_itself_whose_tokens_it_takes() {
         site.paths(),
         ["/a/mcp", INSERTED, SERVER, "/as/token", "/a/mcp"]
     );
-    let asked = site.asked();
+    let asked = site.requests();
     assert_eq!(authorization_of(&asked[0].headers), "");
     assert_eq!(asked[3].form["grant_type"], "client_credentials");
     assert_eq!(asked[3].form["resource"], site.at("/a/mcp"));
@@ -181,15 +184,15 @@ async fn the_challenge_is_asked_first_then_the_path_then_the_root() {
         "Bearer resource_metadata=\"{}\", scope=\"read\"",
         site.at("/elsewhere")
     );
-    site.put(
+    site.insert_page(
         "/a/mcp",
         (401, vec![("WWW-Authenticate", challenge)], Value::Null),
     );
     site.with_metadata("/elsewhere", "/a");
     assert_eq!(site.call(unknown()).await.unwrap(), 200);
     assert_eq!(site.paths()[1], "/elsewhere");
-    assert_eq!(site.asked()[3].form["scope"], "read");
-    assert_eq!(site.asked()[3].form["resource"], site.at("/a"));
+    assert_eq!(site.requests()[3].form["scope"], "read");
+    assert_eq!(site.requests()[3].form["resource"], site.at("/a"));
 
     let site = Site::start().await;
     site.with_server();
@@ -209,11 +212,11 @@ async fn an_issuer_is_looked_up_in_all_three_forms() {
         site.with_server();
         site.with_metadata(INSERTED, "/a/mcp");
         let metadata = json!({ "issuer": site.at("/as"), "token_endpoint": site.at("/as/token"), "token_endpoint_auth_methods_supported": ["client_secret_post"] });
-        site.put(SERVER, (404, Vec::new(), Value::Null));
+        site.insert_page(SERVER, (404, Vec::new(), Value::Null));
         site.json(path, metadata);
         assert_eq!(site.call(unknown()).await.unwrap(), 200);
         assert_eq!(site.paths()[2 + before], path);
-        let asked = &site.asked()[3 + before];
+        let asked = &site.requests()[3 + before];
         assert_eq!(asked.form["client_secret"], "secret");
         assert_eq!(authorization_of(&asked.headers), "");
     }
@@ -231,7 +234,7 @@ async fn a_service_without_metadata_trusts_the_server_at_its_own_origin_or_none(
     assert_eq!(why(&error), "the source has no metadata (RFC 9728)");
     site.json(ORIGIN, metadata(site.at("")));
     assert_eq!(site.call(unknown()).await.unwrap(), 200);
-    let asked = site.asked();
+    let asked = site.requests();
     let asked = asked.iter().find(|asked| asked.path == "/as/token");
     assert_eq!(asked.unwrap().form["resource"], site.at("/a/mcp"));
 }
@@ -245,7 +248,7 @@ async fn what_is_configured_is_never_asked_for() {
     auth.scope = Some("mine".to_owned());
     assert_eq!(site.call(auth).await.unwrap(), 200);
     assert_eq!(site.paths(), ["/as/token", "/a/mcp"]);
-    assert_eq!(site.asked()[0].form["scope"], "mine");
+    assert_eq!(site.requests()[0].form["scope"], "mine");
 
     let site = Site::start().await;
     site.with_server();
@@ -254,7 +257,7 @@ async fn what_is_configured_is_never_asked_for() {
     auth.resource = Some("urn:mine".to_owned());
     assert_eq!(site.call(auth).await.unwrap(), 200);
     assert_eq!(site.paths(), [SERVER, "/as/token", "/a/mcp"]);
-    assert_eq!(site.asked()[1].form["resource"], "urn:mine");
+    assert_eq!(site.requests()[1].form["resource"], "urn:mine");
 }
 
 #[tokio::test]
@@ -340,7 +343,7 @@ async fn a_server_that_refuses_is_looked_for_again() {
     assert_eq!(site.paths()[3..], ["/as/token", "/as/token"]);
     let moved = json!({ "issuer": site.at("/as"), "token_endpoint": site.at("/moved") });
     site.json(SERVER, moved);
-    site.put("/as/token", (404, Vec::new(), Value::Null));
+    site.insert_page("/as/token", (404, Vec::new(), Value::Null));
     site.json(
         "/moved",
         json!({"access_token": "granted", "token_type": "Bearer"}),
@@ -357,7 +360,7 @@ async fn a_service_that_needs_more_scope_gets_it_once_and_never_beyond_what_is_c
         site.with_server();
         site.with_metadata(INSERTED, "/a/mcp");
         let more = r#"Bearer error="insufficient_scope", scope="write admin""#;
-        site.put(
+        site.insert_page(
             "/a/mcp",
             (
                 403,
@@ -371,7 +374,7 @@ async fn a_service_that_needs_more_scope_gets_it_once_and_never_beyond_what_is_c
         };
         // The service rejects every token, and there is no third request.
         assert_eq!(site.call(auth).await.unwrap(), 403);
-        let asked: Vec<_> = site.asked().into_iter().collect();
+        let asked: Vec<_> = site.requests().into_iter().collect();
         let scopes: Vec<_> = asked
             .iter()
             .filter(|asked| asked.path == "/as/token")

@@ -43,7 +43,7 @@ async fn world() -> Arc<Site> {
         "/as/token",
         json!({"access_token": "granted", "token_type": "Bearer", "expires_in": 600}),
     );
-    site.put("/mcp", (401, Vec::new(), Value::Null));
+    site.insert_page("/mcp", (401, Vec::new(), Value::Null));
     site
 }
 
@@ -82,7 +82,7 @@ async fn the_provider_grants_for_one_service_and_its_server_gives_the_token() {
     let client = open(&site, settings(&site, SubjectToken::AccessToken));
     let status = call(&site, &client, Some(token("canary-ann", 6_000))).await;
     assert_eq!(status.unwrap(), 200);
-    let asked = site.asked();
+    let asked = site.requests();
     let pairs = |form: &[(&str, &str)]| -> BTreeMap<String, String> {
         let pair = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         form.iter().map(pair).collect()
@@ -131,7 +131,7 @@ async fn each_caller_has_a_token_and_a_kept_one_is_used_again() {
         assert_eq!(call(&site, &client, Some(caller)).await.unwrap(), 200);
     }
     let granted: Vec<_> = site
-        .asked()
+        .requests()
         .into_iter()
         .filter(|asked| asked.path == "/idp/token")
         .collect();

@@ -156,11 +156,11 @@ impl World {
         Ok(response.status)
     }
 
-    fn seen(&self) -> Vec<String> {
+    fn take_authorization_headers(&self) -> Vec<String> {
         std::mem::take(&mut self.seen.lock().unwrap())
     }
 
-    fn asked(&self) -> usize {
+    fn token_request_count(&self) -> usize {
         self.asked.lock().unwrap().len()
     }
 }
@@ -211,7 +211,7 @@ async fn fixed_credentials_are_sent_as_they_are() {
         let status = world.call(&world.client(auth), None).await.unwrap();
         // A retry with the same credentials would fail as well.
         assert_eq!(status, StatusCode::UNAUTHORIZED);
-        assert_eq!(world.seen(), [header]);
+        assert_eq!(world.take_authorization_headers(), [header]);
     }
 }
 
@@ -261,7 +261,7 @@ async fn a_token_of_our_own_is_asked_for_as_rfc_6749_says() {
         .call(&client, Some(token("callers-own", 600)))
         .await
         .unwrap();
-    assert_eq!(world.seen(), ["Bearer token-1"]);
+    assert_eq!(world.take_authorization_headers(), ["Bearer token-1"]);
     let asked = world.asked.lock().unwrap();
     // base64("run+ner%3A1:p%2Bss%26w%25rd")
     assert_eq!(
@@ -285,24 +285,24 @@ async fn a_token_is_kept_until_shortly_before_it_expires() {
     // 600 s minus the maximum margin of 30 s.
     world.pass(569);
     world.call(&client, None).await.unwrap();
-    assert_eq!(world.asked(), 1);
+    assert_eq!(world.token_request_count(), 1);
     world.pass(1);
     world.call(&client, None).await.unwrap();
-    assert_eq!(world.asked(), 2);
+    assert_eq!(world.token_request_count(), 2);
 
     for (expires_in, kept) in [(json!(20), 18), (json!("100"), 90), (Value::Null, 54)] {
         let granted =
             json!({"access_token": "t", "token_type": "bearer", "expires_in": expires_in});
         world.answer(StatusCode::OK, granted);
         world.pass(10_000);
-        let before = world.asked();
+        let before = world.token_request_count();
         world.call(&client, None).await.unwrap();
         world.pass(kept - 1);
         world.call(&client, None).await.unwrap();
-        assert_eq!(world.asked(), before + 1, "{expires_in}");
+        assert_eq!(world.token_request_count(), before + 1, "{expires_in}");
         world.pass(1);
         world.call(&client, None).await.unwrap();
-        assert_eq!(world.asked(), before + 2, "{expires_in}");
+        assert_eq!(world.token_request_count(), before + 2, "{expires_in}");
     }
 }
 
@@ -312,8 +312,8 @@ async fn many_calls_at_once_ask_for_one_token() {
     let client = world.client(AuthSettings::ClientCredentials(world.oauth()));
     let calls = (0..50).map(|_| world.call(&client, None));
     assert!(join_all(calls).await.iter().all(Result::is_ok));
-    assert_eq!(world.asked(), 1);
-    assert_eq!(world.seen(), ["Bearer token-1"; 50]);
+    assert_eq!(world.token_request_count(), 1);
+    assert_eq!(world.take_authorization_headers(), ["Bearer token-1"; 50]);
 }
 
 #[tokio::test]
@@ -333,10 +333,10 @@ async fn many_calls_at_once_share_one_failure_and_the_next_asks_again() {
             "the token endpoint responded with status 400 (invalid_scope)"
         );
     }
-    assert_eq!(world.asked(), 1);
+    assert_eq!(world.token_request_count(), 1);
     assert!(world.call(&client, None).await.is_err());
-    assert_eq!(world.asked(), 2);
-    assert!(world.seen().is_empty());
+    assert_eq!(world.token_request_count(), 2);
+    assert!(world.take_authorization_headers().is_empty());
 }
 
 #[tokio::test]
@@ -367,12 +367,18 @@ async fn a_401_is_tried_once_more_with_a_new_token() {
     let client = world.client(AuthSettings::ClientCredentials(world.oauth()));
     world.rejections.store(1, Ordering::SeqCst);
     assert_eq!(world.call(&client, None).await.unwrap(), StatusCode::OK);
-    assert_eq!(world.seen(), ["Bearer token-1", "Bearer token-2"]);
+    assert_eq!(
+        world.take_authorization_headers(),
+        ["Bearer token-1", "Bearer token-2"]
+    );
 
     world.rejections.store(9, Ordering::SeqCst);
     let status = world.call(&client, None).await.unwrap();
     assert_eq!(status, StatusCode::UNAUTHORIZED);
-    assert_eq!(world.seen(), ["Bearer token-2", "Bearer token-3"]);
+    assert_eq!(
+        world.take_authorization_headers(),
+        ["Bearer token-2", "Bearer token-3"]
+    );
 }
 
 #[tokio::test]
@@ -384,7 +390,7 @@ async fn the_callers_token_is_exchanged_and_never_sent_on() {
         world.call(&client, Some(caller)).await.unwrap();
     }
     let tokens = [1, 1, 2, 1].map(|n| format!("Bearer token-{n}"));
-    assert_eq!(world.seen(), tokens);
+    assert_eq!(world.take_authorization_headers(), tokens);
     let asked = world.asked.lock().unwrap();
     assert_eq!(asked.len(), 2);
     let form = [
@@ -412,10 +418,10 @@ async fn an_exchanged_token_is_kept_no_longer_than_the_callers_own() {
     world.call(&client, Some(short)).await.unwrap();
     world.pass(89);
     world.call(&client, Some(short)).await.unwrap();
-    assert_eq!(world.asked(), 1);
+    assert_eq!(world.token_request_count(), 1);
     world.pass(1);
     world.call(&client, Some(short)).await.unwrap();
-    assert_eq!(world.asked(), 2);
+    assert_eq!(world.token_request_count(), 2);
 }
 
 #[tokio::test]
@@ -424,8 +430,8 @@ async fn without_the_callers_token_nothing_is_sent() {
     let client = world.client(AuthSettings::TokenExchange(world.oauth()));
     let error = world.call(&client, None).await.unwrap_err();
     assert!(matches!(error, EgressError::Auth(AuthError::NoCallerToken)));
-    assert_eq!(world.asked(), 0);
-    assert!(world.seen().is_empty());
+    assert_eq!(world.token_request_count(), 0);
+    assert!(world.take_authorization_headers().is_empty());
 }
 
 #[tokio::test]
@@ -459,7 +465,7 @@ async fn an_answer_that_is_no_bearer_token_is_refused() {
         );
         assert!(!error.to_string().contains("canary"), "{error}");
     }
-    assert!(world.seen().is_empty());
+    assert!(world.take_authorization_headers().is_empty());
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ const FORBIDDEN: &str = r#"Bearer error="insufficient_scope", scope="admin""#;
 async fn world() -> (Arc<Site>, EgressClient) {
     let site = Site::start().await;
     let challenge = ("WWW-Authenticate", FORBIDDEN.to_owned());
-    site.put("/mcp", (403, vec![challenge], Value::Null));
+    site.insert_page("/mcp", (403, vec![challenge], Value::Null));
     grants(&site);
     let url: Url = site.at("/mcp").parse().unwrap();
     let egress = EgressSettings::for_url(
@@ -51,8 +51,8 @@ async fn call(site: &Site, client: &EgressClient, who: &str) -> Result<StatusCod
 }
 
 /// Returns the subject tokens and the additional scopes of the token requests.
-fn asked(site: &Site) -> Vec<(String, Option<String>)> {
-    let asked = site.asked().into_iter();
+fn token_requests(site: &Site) -> Vec<(String, Option<String>)> {
+    let asked = site.requests().into_iter();
     asked
         .filter(|asked| asked.path == "/token")
         .map(|asked| {
@@ -71,7 +71,7 @@ async fn what_a_service_asks_of_one_caller_is_asked_for_with_no_others_token() {
     let (ann, ben) = ("ann".to_owned(), "ben".to_owned());
     let admin = Some("admin".to_owned());
     assert_eq!(
-        asked(&site),
+        token_requests(&site),
         [(ann.clone(), None), (ann, admin), (ben, None)]
     );
 }
@@ -83,15 +83,15 @@ async fn a_scope_that_the_server_does_not_grant_is_asked_for_no_more() {
     site.json("/mcp", Value::Null);
     call(&site, &client, "ann").await.unwrap();
     let challenge = ("WWW-Authenticate", FORBIDDEN.to_owned());
-    site.put("/mcp", (403, vec![challenge], Value::Null));
+    site.insert_page("/mcp", (403, vec![challenge], Value::Null));
     let unknown = json!({ "error": "invalid_scope" });
-    site.put("/token", (400, Vec::new(), unknown));
+    site.insert_page("/token", (400, Vec::new(), unknown));
     let refused = call(&site, &client, "ann").await.unwrap_err();
     assert!(refused.to_string().contains("invalid_scope"));
     site.json("/mcp", Value::Null);
     grants(&site);
     assert_eq!(call(&site, &client, "ann").await.unwrap(), 200);
-    let scopes = asked(&site).into_iter().map(|(_, scope)| scope);
+    let scopes = token_requests(&site).into_iter().map(|(_, scope)| scope);
     let scopes: Vec<_> = scopes.collect();
     assert_eq!(scopes, [None, Some("admin".to_owned()), None]);
 }
