@@ -12,7 +12,7 @@ const CHAT: &str = "/api/chat/message/";
 const COMPLETIONS: &str = "/v1/chat/completions";
 
 /// Sends a message to the first assistant. That of the demo has no model.
-async fn say(client: &Client, token: Option<&str>) -> Reply {
+async fn send_message(client: &Client, token: Option<&str>) -> Reply {
     client
         .post(CHAT, token, &[], r#"{"message":"hello"}"#)
         .await
@@ -30,7 +30,7 @@ async fn chats_are_served_beside_the_gateway_where_the_configuration_has_an_agen
     let app = TestApp::start_with(WARDGATE, &[("WARDGATE_AGENT__RELOAD_SECONDS", "2")]);
     assert!(app.process.ready_line().contains(CHAT));
     let (client, token) = (app.client(), doctor(&app));
-    let done = last(&say(client, Some(&token)).await);
+    let done = last(&send_message(client, Some(&token)).await);
     assert_eq!(
         (&done["type"], &done["finish_reason"]),
         (&json!("done"), &json!("error"))
@@ -40,7 +40,7 @@ async fn chats_are_served_beside_the_gateway_where_the_configuration_has_an_agen
     assert_eq!(reply.status, 404, "{}", reply.body);
     assert_eq!(reply.json()["error"]["code"], "model_not_found");
     // The agent accepts the same callers as the gateway, and the gateway works as before.
-    let refused = say(client, None).await;
+    let refused = send_message(client, None).await;
     assert_eq!(refused.status, 401);
     assert!(refused.headers.contains_key("www-authenticate"));
     let tools = client.modern(&token, "tools/list", json!({})).await;
@@ -56,7 +56,10 @@ async fn without_a_section_of_its_own_there_is_no_agent() {
     std::fs::write(example.path().join("wardgate.yaml"), config.to_string()).unwrap();
     std::fs::write(example.path().join("tools.yaml"), "tools: []\n").unwrap();
     let app = TestApp::start_example(WARDGATE, example.path(), "bare", &[]);
-    assert_eq!(say(app.client(), Some(&doctor(&app))).await.status, 404);
+    assert_eq!(
+        send_message(app.client(), Some(&doctor(&app))).await.status,
+        404
+    );
 }
 
 /// Starts `wardgate agent` with the keys of a running system and with its gateway at `gateway`.
@@ -90,10 +93,10 @@ async fn an_agent_by_itself_takes_the_tokens_of_its_gateway() {
     })
     .await;
     assert_eq!(
-        last(&say(&client, Some(&doctor(&app))).await)["type"],
+        last(&send_message(&client, Some(&doctor(&app))).await)["type"],
         "done"
     );
-    assert_eq!(say(&client, None).await.status, 401);
+    assert_eq!(send_message(&client, None).await.status, 401);
     assert_eq!(
         client.get("/nowhere").await.json()["error"]["code"],
         "not_found"
@@ -119,7 +122,7 @@ async fn an_agent_starts_without_its_gateway_and_says_so() {
     })
     .await;
     assert_eq!(
-        last(&say(&client, Some(&doctor(&app))).await)["type"],
+        last(&send_message(&client, Some(&doctor(&app))).await)["type"],
         "done"
     );
 }

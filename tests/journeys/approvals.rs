@@ -59,7 +59,7 @@ fn waits(reply: &Reply) -> String {
 }
 
 /// Makes a call as a modern client whose user can fill in forms.
-async fn elicited(app: &TestApp, token: &str, more: Value) -> Value {
+async fn call_with_elicitation(app: &TestApp, token: &str, more: Value) -> Value {
     let mut params = json!({
         "name": "get_medical_records",
         "arguments": arguments(),
@@ -90,7 +90,7 @@ async fn a_caller_approves_their_own_call_by_whatever_their_client_can_do() {
     let app = start().await;
     let nurse = nurse(&app);
     // The caller approves in a form of a modern client, which is valid once.
-    let asked = elicited(&app, &nurse, json!({})).await;
+    let asked = call_with_elicitation(&app, &nurse, json!({})).await;
     assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
     let form = &asked["result"]["inputRequests"]["approval"]["params"];
     assert!(
@@ -104,9 +104,9 @@ async fn a_caller_approves_their_own_call_by_whatever_their_client_can_do() {
         "requestState": asked["result"]["requestState"],
         "inputResponses": { "approval": { "action": "accept", "content": {} } },
     });
-    let run_once = elicited(&app, &nurse, answer.clone()).await;
+    let run_once = call_with_elicitation(&app, &nurse, answer.clone()).await;
     assert_eq!(run_once["result"]["isError"], false, "{run_once}");
-    let again = elicited(&app, &nurse, answer).await;
+    let again = call_with_elicitation(&app, &nurse, answer).await;
     assert_eq!(again["error"]["data"]["reason"], "unknown_state", "{again}");
 
     // A caller whose client has no forms approves with a command. Then the call runs once.

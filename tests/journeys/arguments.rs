@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::WARDGATE;
 
 /// Returns the output of the binary for these lines.
-fn validated(lines: &str) -> Vec<Value> {
+fn validate_lines(lines: &str) -> Vec<Value> {
     let mut process = Command::new(WARDGATE)
         .args(["tools", "validate"])
         .stdin(Stdio::piped())
@@ -45,7 +45,7 @@ fn arguments_are_validated_as_a_call_would() {
         question(json!({ "patient_id": "NUGWI", "limit": 501 })),
         "{".to_owned(),
     ];
-    let answers = validated(&lines.join("\n"));
+    let answers = validate_lines(&lines.join("\n"));
     assert_eq!(
         answers[..3],
         [
@@ -79,7 +79,7 @@ fn hostile_schemas_do_not_end_it() {
         format!(r#"{{"schema": {{}}, "arguments": {}}}"#, deep("[", "]")),
         r#"{"schema": {"properties": {"x": {"pattern": "((a{999}){999}){999}"}}}, "arguments": {"x": "a"}}"#.to_owned(),
     ];
-    let answers = validated(&lines.join("\n"));
+    let answers = validate_lines(&lines.join("\n"));
     assert_eq!(answers.len(), lines.len());
     for answer in answers {
         assert_eq!(answer["ok"], false, "{answer}");

@@ -15,7 +15,7 @@ use crate::{REPOSITORY, WARDGATE};
 const CALLS: usize = 6;
 
 /// Waits until a checkpoint covers `records` records, and returns the key of the log.
-pub(super) fn covered(system: &impl System, records: usize) -> String {
+pub(super) fn wait_until_covered(system: &impl System, records: usize) -> String {
     let newest = (records - 1).to_string();
     let begun = Instant::now();
     while system.audit(&["proof", "--offline", &newest]).code != Some(0) {
@@ -49,7 +49,7 @@ pub(super) fn verify_with(path: &Path, key: &str, options: &[&str]) -> Result<()
 /// Checks that a signed checkpoint covers every record of `system`, with an export and both verifiers.
 pub(super) fn every_record_is_proved(system: &impl System) {
     let records = system.records().len();
-    let key = covered(system, records);
+    let key = wait_until_covered(system, records);
     let files = TempDir::new().unwrap();
     let out = files.path().join("all");
     system
@@ -69,7 +69,7 @@ struct CoveredRecord {
 }
 
 impl CoveredRecord {
-    async fn make() -> Self {
+    async fn create() -> Self {
         let app = TestApp::start(WARDGATE);
         for _ in 0..CALLS {
             let token = doctor(&app);
@@ -77,7 +77,7 @@ impl CoveredRecord {
             let call = app.client().call(&token, "get_medical_records", arguments);
             call.await.rows();
         }
-        let key = covered(&app, CALLS);
+        let key = wait_until_covered(&app, CALLS);
         let files = TempDir::new().unwrap();
         Self { app, key, files }
     }
@@ -99,7 +99,7 @@ impl CoveredRecord {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_record_is_proved_and_exported_and_two_verifiers_agree_on_it() {
-    let record = CoveredRecord::make().await;
+    let record = CoveredRecord::create().await;
     verify(&record.export("all"), &record.key).unwrap();
     for sequence in 0..CALLS {
         verify(&record.proof(&sequence.to_string()), &record.key).unwrap();
@@ -128,7 +128,7 @@ async fn every_record_is_proved_and_exported_and_two_verifiers_agree_on_it() {
         "{checkpoint}"
     );
 
-    let stranger = CoveredRecord::make().await;
+    let stranger = CoveredRecord::create().await;
     let refused = verify(&record.files.path().join("all"), &stranger.key).unwrap_err();
     assert!(refused.contains("is not signed by"), "{refused}");
     // After a stop the whole record is covered, and it is read as before.
@@ -148,7 +148,7 @@ async fn every_record_is_proved_and_exported_and_two_verifiers_agree_on_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_is_changed_in_an_export_or_a_proof_both_verifiers_refuse() {
-    let record = CoveredRecord::make().await;
+    let record = CoveredRecord::create().await;
     let refused = |path: &Path, what: &str| {
         assert!(verify(path, &record.key).is_err(), "{what}");
     };

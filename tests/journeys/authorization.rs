@@ -69,10 +69,10 @@ impl AuthorizationFakes {
 
     /// Returns a token with which `person` calls the gateway.
     pub(super) fn token(&self, person: &str) -> String {
-        self.signed(json!({ "sub": person, "aud": AUDIENCE, "roles": ["Doctor"] }))
+        self.sign_claims(json!({ "sub": person, "aud": AUDIENCE, "roles": ["Doctor"] }))
     }
 
-    fn signed(&self, mut claims: Value) -> String {
+    fn sign_claims(&self, mut claims: Value) -> String {
         let now = Ambient::system().now();
         claims["iss"] = self.at("").into();
         claims["exp"] = (now.as_seconds() + 600).into();
@@ -185,7 +185,9 @@ impl AuthorizationFakes {
             return (400, Vec::new(), json!({ "error": "invalid_grant" }));
         };
         let claims = json!({ "sub": grant.person, "aud": CLIENT, "nonce": grant.nonce });
-        ok(json!({ "id_token": self.signed(claims), "access_token": "x", "token_type": "Bearer" }))
+        ok(
+            json!({ "id_token": self.sign_claims(claims), "access_token": "x", "token_type": "Bearer" }),
+        )
     }
 
     fn grant(&self, form: &BTreeMap<String, String>) -> Answer {

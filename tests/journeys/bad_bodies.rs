@@ -31,7 +31,7 @@ fn cases<B: Into<Vec<u8>>>(
 }
 
 /// Returns a request after `changed` modified it.
-pub(super) fn changed(changed: impl FnOnce(&mut Value)) -> String {
+pub(super) fn request_with(changed: impl FnOnce(&mut Value)) -> String {
     let mut request = json!({
         "jsonrpc": "2.0", "id": 1, "method": "tools/call",
         "params": { "name": "get_medical_records", "arguments": of_patient("NUGWI") },
@@ -47,7 +47,7 @@ fn ping(more: &str) -> String {
 
 /// Returns invalid bodies of every kind.
 pub(super) fn bad_bodies() -> Vec<Case> {
-    let unknown = [changed(|it| it["method"] = json!("tools/destroy"))];
+    let unknown = [request_with(|it| it["method"] = json!("tools/destroy"))];
     let says = "Method 'tools/destroy' not found on server 'wardgate'";
     [
         not_strict_json(),
@@ -136,7 +136,7 @@ fn not_strict_json() -> Vec<Case> {
 fn no_request() -> Vec<Case> {
     let refused =
         |says, bodies: &[String]| cases((400, -32600), "invalid_request", says, bodies.to_vec());
-    let with = |member: &str, value: Value| changed(|it| it[member] = value);
+    let with = |member: &str, value: Value| request_with(|it| it[member] = value);
     let jsonrpc = [
         "{}".to_owned(),
         with("jsonrpc", json!("1.0")),
@@ -171,16 +171,16 @@ fn no_params() -> Vec<Case> {
     // An array would contain the parameters by position.
     let by_position = json!([{}, "get_medical_records", of_patient("NUGWI")]);
     let params = [json!([]), by_position, json!("x"), json!(null)]
-        .map(|it| changed(|call| call["params"] = it));
-    let name =
-        [json!(7), json!(null), json!(["x"])].map(|it| changed(|call| call["params"]["name"] = it));
+        .map(|it| request_with(|call| call["params"] = it));
+    let name = [json!(7), json!(null), json!(["x"])]
+        .map(|it| request_with(|call| call["params"]["name"] = it));
     let arguments = [json!(null), json!([]), json!("{}")]
-        .map(|it| changed(|call| call["params"]["arguments"] = it));
+        .map(|it| request_with(|call| call["params"]["arguments"] = it));
     [
         refused("`params`", &params),
         refused(
             "`params.name`",
-            &[changed(|call| call["params"] = json!({}))],
+            &[request_with(|call| call["params"] = json!({}))],
         ),
         refused("`params.name`", &name),
         refused("`params.arguments`", &arguments),

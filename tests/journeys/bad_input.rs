@@ -8,9 +8,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use wardgate_testkit::{System, TestApp};
 
-use super::bad_bodies::{bad_bodies, changed};
+use super::bad_bodies::{bad_bodies, request_with};
 use super::people::{doctor, of_patient};
-use super::refusals::{assert_says_nothing_internal, recorded, refusal};
+use super::refusals::{assert_says_nothing_internal, refusal, wait_for_refusals};
 use crate::WARDGATE;
 
 /// Both paths that accept messages.
@@ -35,7 +35,7 @@ async fn every_bad_body_is_refused_by_its_code_in_plain_words_and_is_on_record()
             *expected.entry(case.reason.to_owned()).or_default() += 1;
         }
     }
-    recorded(&app, &expected).await;
+    wait_for_refusals(&app, &expected).await;
     assert!(app.process.is_running());
     let reply = app
         .client()
@@ -63,7 +63,7 @@ async fn what_is_refused_inside_a_batch_is_on_record_too() {
         ("invalid_params", 1),
         ("invalid_request", 1),
     ];
-    recorded(
+    wait_for_refusals(
         &app,
         &expected
             .map(|(reason, count)| (reason.to_owned(), count))
@@ -130,7 +130,7 @@ async fn a_tool_name_nobody_configured_is_an_unknown_tool_whatever_it_looks_like
         &long,
     ];
     for name in names {
-        let body = changed(|it| it["params"]["name"] = json!(name));
+        let body = request_with(|it| it["params"]["name"] = json!(name));
         let reply = app.client().post("/message", Some(&token), &[], body).await;
         let shown: String = name.chars().take(128).collect();
         assert_eq!(reply.error(), (-32602, format!("Unknown tool: {shown}")));
@@ -153,7 +153,7 @@ async fn a_tool_name_nobody_configured_is_an_unknown_tool_whatever_it_looks_like
 async fn what_is_too_large_or_not_json_is_refused_before_it_is_read() {
     let app = TestApp::start(WARDGATE);
     let token = format!("Bearer {}", doctor(&app));
-    let good = changed(|_| {});
+    let good = request_with(|_| {});
     let of_size = |size: usize| good.clone() + &" ".repeat(size - good.len());
     let mut expected = BTreeMap::new();
     for door in DOORS {
@@ -234,7 +234,7 @@ async fn what_is_too_large_or_not_json_is_refused_before_it_is_read() {
             *expected.entry(reason.to_owned()).or_default() += 1;
         }
     }
-    recorded(&app, &expected).await;
+    wait_for_refusals(&app, &expected).await;
 }
 
 #[tokio::test]
@@ -250,7 +250,7 @@ async fn a_foreign_host_or_origin_is_refused() {
     ] {
         let reply = app
             .client()
-            .post("/message", Some(&token), &[good], changed(|_| {}))
+            .post("/message", Some(&token), &[good], request_with(|_| {}))
             .await;
         assert_eq!(reply.status, 200, "{good:?}");
     }
@@ -266,7 +266,7 @@ async fn a_foreign_host_or_origin_is_refused() {
         for header in bad {
             let reply = app
                 .client()
-                .post(door, Some(&token), &[header], changed(|_| {}))
+                .post(door, Some(&token), &[header], request_with(|_| {}))
                 .await;
             assert_eq!(reply.status, 403, "{header:?}");
             let (kind, message) = refusal(&reply);
@@ -274,7 +274,7 @@ async fn a_foreign_host_or_origin_is_refused() {
             assert!(message.contains("add it to gateway.allowed_"), "{message}");
         }
     }
-    recorded(
+    wait_for_refusals(
         &app,
         &[("origin_refused".to_owned(), 2 * bad.len() as u64)].into(),
     )
@@ -317,7 +317,7 @@ async fn whoever_sends_too_slowly_is_not_waited_for() {
         never.is_empty() || never.starts_with("HTTP/1.1 408 "),
         "{never}"
     );
-    recorded(&app, &[("body_timeout".to_owned(), 1)].into()).await;
+    wait_for_refusals(&app, &[("body_timeout".to_owned(), 1)].into()).await;
 }
 
 #[tokio::test]
@@ -334,7 +334,7 @@ async fn a_path_nobody_serves_is_not_found() {
     ] {
         let reply = app
             .client()
-            .post(path, Some(&doctor(&app)), &[], changed(|_| {}))
+            .post(path, Some(&doctor(&app)), &[], request_with(|_| {}))
             .await;
         assert_eq!(
             (reply.status, refusal(&reply).0.as_str()),

@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use wardgate_domain::Ambient;
 use wardgate_testkit::{System, TestApp, until};
 
-use super::bad_bodies::changed;
+use super::bad_bodies::request_with;
 use super::bad_input::DOORS;
 use super::people::doctor;
-use super::refusals::{assert_says_nothing_internal, recorded, refusal};
+use super::refusals::{assert_says_nothing_internal, refusal, wait_for_refusals};
 use crate::WARDGATE;
 
 /// Creates tokens as the local issuer would sign them, with other claims or another header.
@@ -58,7 +58,7 @@ impl Forge {
     }
 
     /// Returns an unsigned token with the header and the claims.
-    fn unsigned(&self, algorithm: &str, signature: &str) -> String {
+    fn unsigned_token(&self, algorithm: &str, signature: &str) -> String {
         let header = json!({ "alg": algorithm, "typ": "at+jwt", "kid": self.header.kid });
         let encode = |part: &Value| URL_SAFE_NO_PAD.encode(part.to_string());
         format!("{}.{}.{signature}", encode(&header), encode(&self.claims))
@@ -89,9 +89,12 @@ fn bad_tokens(app: &TestApp, other: &TestApp) -> Vec<(&'static str, String)> {
                 forge.with("jti", json!("x")).rsplit_once('.').unwrap().1
             ),
         ),
-        ("signature_invalid", forge.unsigned("EdDSA", signature)),
-        ("algorithm_refused", forge.unsigned("none", "")),
-        ("algorithm_refused", forge.unsigned("NonE", "")),
+        (
+            "signature_invalid",
+            forge.unsigned_token("EdDSA", signature),
+        ),
+        ("algorithm_refused", forge.unsigned_token("none", "")),
+        ("algorithm_refused", forge.unsigned_token("NonE", "")),
         ("algorithm_refused", by_shared_secret),
         ("key_unknown", doctor(other)),
         (
@@ -147,7 +150,7 @@ async fn every_bad_token_is_refused_with_the_way_to_a_good_one_and_is_on_record(
         for (reason, token) in &tokens {
             let reply = app
                 .client()
-                .post(door, Some(token), &[], changed(|_| {}))
+                .post(door, Some(token), &[], request_with(|_| {}))
                 .await;
             assert_eq!(reply.status, 401, "{reason}");
             let challenge = reply.headers["www-authenticate"].to_str().unwrap();
@@ -171,7 +174,7 @@ async fn every_bad_token_is_refused_with_the_way_to_a_good_one_and_is_on_record(
             *expected.entry((*reason).to_owned()).or_default() += 1;
         }
     }
-    recorded(&app, &expected).await;
+    wait_for_refusals(&app, &expected).await;
     let unknown = app
         .records()
         .into_iter()
@@ -225,19 +228,22 @@ async fn without_a_bearer_token_nobody_is_anybody() {
         ] {
             let reply = app
                 .client()
-                .send("POST", path, &headers, changed(|_| {}))
+                .send("POST", path, &headers, request_with(|_| {}))
                 .await;
             assert_eq!(reply.status, status, "{reason}");
             *expected.entry(reason.to_owned()).or_default() += 1;
         }
     }
-    recorded(&app, &expected).await;
+    wait_for_refusals(&app, &expected).await;
 }
 
 #[tokio::test]
 async fn a_401_names_a_document_that_names_the_issuer() {
     let app = TestApp::start(WARDGATE);
-    let reply = app.client().post("/mcp", None, &[], changed(|_| {})).await;
+    let reply = app
+        .client()
+        .post("/mcp", None, &[], request_with(|_| {}))
+        .await;
     let challenge = reply.headers["www-authenticate"].to_str().unwrap();
     // Without a token the challenge has no error code (RFC 6750, section 3.1).
     assert!(!challenge.contains("error="), "{challenge}");
@@ -268,7 +274,7 @@ async fn a_token_ends_when_it_says_though_it_was_just_accepted() {
     let token = app.token_for("1s", "dr.yenji", "Doctor", &[]);
     let call = || {
         app.client()
-            .post("/message", Some(&token), &[], changed(|_| {}))
+            .post("/message", Some(&token), &[], request_with(|_| {}))
     };
     assert_eq!(call().await.status, 200);
     // A token that expires between its verification by the gateway and that by the policy service is refused as

@@ -21,7 +21,7 @@ fn environment<'a>(settings: &[(&str, &'a str)]) -> Vec<(String, &'a str)> {
         .collect()
 }
 
-fn borrowed<'a>(variables: &'a [(String, &'a str)]) -> Vec<(&'a str, &'a str)> {
+fn borrow_variables<'a>(variables: &'a [(String, &'a str)]) -> Vec<(&'a str, &'a str)> {
     let variables = variables.iter();
     variables
         .map(|(name, value)| (name.as_str(), *value))
@@ -30,7 +30,7 @@ fn borrowed<'a>(variables: &'a [(String, &'a str)]) -> Vec<(&'a str, &'a str)> {
 
 /// Starts `wardgate up` with these settings of the lookup.
 fn start(settings: &[(&str, &str)]) -> TestApp {
-    TestApp::start_with(WARDGATE, &borrowed(&environment(settings)))
+    TestApp::start_with(WARDGATE, &borrow_variables(&environment(settings)))
 }
 
 /// Returns the output of `wardgate doctor` with these settings of the lookup.
@@ -40,7 +40,7 @@ fn doctor(app: &TestApp, settings: &[(&str, &str)]) -> String {
     let dir = app.data_dir().display().to_string();
     let words = ["doctor", "--config", &config, "--data-dir", &dir];
     let variables = environment(settings);
-    let variables = [&borrowed(&variables)[..], &[HOSPITAL]].concat();
+    let variables = [&borrow_variables(&variables)[..], &[HOSPITAL]].concat();
     run(app.binary(), &words, &variables).stdout
 }
 

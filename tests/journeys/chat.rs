@@ -15,7 +15,7 @@ use super::people::{billing, doctor, of_patient};
 use crate::WARDGATE;
 
 use provider::{Piece, Provider};
-use talk::{PersonMessage, finish, of_type, say, text};
+use talk::{PersonMessage, finish, of_type, send_message, text};
 
 /// Starts `wardgate up` with the demo and its assistant, whose model is `provider`.
 fn start(provider: &Provider) -> TestApp {
@@ -32,13 +32,15 @@ fn person_message(text: &str) -> PersonMessage {
 }
 
 /// Sends a message and returns all events until the end of the stream.
-async fn hear(app: &TestApp, token: &str, message: &PersonMessage) -> Vec<Value> {
-    let events = say(app.client().base(), token, message).await.unwrap();
+async fn collect_events(app: &TestApp, token: &str, message: &PersonMessage) -> Vec<Value> {
+    let events = send_message(app.client().base(), token, message)
+        .await
+        .unwrap();
     events.rest().await
 }
 
 /// Calls a method of the memory.
-async fn remembered(system: &impl System, token: &str, method: &str, params: Value) -> Value {
+async fn call_memory(system: &impl System, token: &str, method: &str, params: Value) -> Value {
     let reply = system.client().modern(token, method, params).await;
     reply.result()
 }
@@ -46,7 +48,7 @@ async fn remembered(system: &impl System, token: &str, method: &str, params: Val
 /// Returns the messages of a conversation that its next turn would see.
 async fn context(system: &impl System, token: &str, conversation: &str) -> Vec<Value> {
     let params = json!({ "conversation_id": conversation, "max_messages": 100 });
-    let result = remembered(system, token, "memory/get_context", params).await;
+    let result = call_memory(system, token, "memory/get_context", params).await;
     result["messages"].as_array().unwrap().clone()
 }
 
@@ -73,19 +75,19 @@ async fn a_provider_that_is_cut_leaves_no_half_turn() {
         (half_answer, "open", 1),
     ] {
         provider.plays(script);
-        let events = hear(&app, &token, &message).await;
+        let events = collect_events(&app, &token, &message).await;
         assert_eq!(finish(&events), "error");
         assert_eq!(of_type(&events, "error")[0]["kind"], "model_failed");
         assert_eq!(counter.notes().await.len(), notes);
         let kept = context(&app, &token, &message.conversation).await;
         assert!(kept.is_empty(), "{kept:?}");
         let turn = json!({ "conversation_id": message.conversation, "turn_id": message.id });
-        let turn = remembered(&app, &token, "memory/get_turn", turn).await;
+        let turn = call_memory(&app, &token, "memory/get_turn", turn).await;
         assert_eq!(turn["state"], state);
     }
 
     provider.plays(vec![vec![call], vec![Piece::Text("It is noted.")]]);
-    let events = hear(&app, &token, &message).await;
+    let events = collect_events(&app, &token, &message).await;
     assert_eq!(
         (finish(&events), text(&events).as_str()),
         ("stop", "It is noted.")
@@ -112,14 +114,16 @@ async fn a_chat_in_up_streams_and_is_on_record() {
         ],
         vec![Piece::Text("kiwicanary "), Piece::Text("is noted.")],
     ]);
-    provider.hold(Some((1, 1)));
+    provider.hold_responses(Some((1, 1)));
     let message = person_message("Please note kiwicanary.");
-    let mut events = say(app.client().base(), &token, &message).await.unwrap();
+    let mut events = send_message(app.client().base(), &token, &message)
+        .await
+        .unwrap();
     // The person reads what the model has written so far, although the model has not finished.
     while !text(&events.seen).ends_with("kiwicanary ") {
         assert!(events.next().await.is_some(), "{:?}", events.seen);
     }
-    provider.hold(None);
+    provider.hold_responses(None);
     let events = events.rest().await;
     assert_eq!(finish(&events), "stop");
     assert_eq!(text(&events), "I note kiwicanary.\nkiwicanary is noted.");
@@ -163,9 +167,9 @@ async fn what_the_agent_offers_is_what_the_caller_may_call() {
     let app = start(&provider);
     let mut offered_to = Vec::new();
     for token in [doctor(&app), billing(&app)] {
-        let events = hear(&app, &token, &person_message("What can you do?")).await;
+        let events = collect_events(&app, &token, &person_message("What can you do?")).await;
         assert_eq!(finish(&events), "stop");
-        let mut offered = offered(&provider);
+        let mut offered = offered_tools(&provider);
         offered.sort();
         let mut may_call = app.client().tool_names(&token).await;
         may_call.sort();
@@ -181,7 +185,7 @@ async fn what_the_agent_offers_is_what_the_caller_may_call() {
     ]);
     let mut message = person_message("Read her records.");
     message.id = "question-2".to_owned();
-    let events = hear(&app, &billing(&app), &message).await;
+    let events = collect_events(&app, &billing(&app), &message).await;
     assert_eq!(finish(&events), "stop");
     let error = of_type(&events, "error")[0];
     assert_eq!(error["kind"], "tool_not_available");
@@ -203,8 +207,8 @@ async fn what_the_agent_offers_is_what_the_caller_may_call() {
 }
 
 /// Returns the tools that the model was offered last, by their names in the catalogue.
-fn offered(provider: &Provider) -> Vec<String> {
-    let request = provider.asked().pop().unwrap();
+fn offered_tools(provider: &Provider) -> Vec<String> {
+    let request = provider.requests().pop().unwrap();
     let tools = request["tools"].as_array().unwrap().iter();
     tools
         .map(|tool| tool["function"]["name"].as_str().unwrap())
@@ -228,7 +232,7 @@ async fn start_survives_without_a_model() {
     // An empty value is the same as none, and overrides the variable of the developer.
     let app = TestApp::start_with(WARDGATE, &[("LLM_BASE_URL", "")]);
     let (token, client) = (doctor(&app), app.client());
-    let events = hear(&app, &token, &person_message("Hello?")).await;
+    let events = collect_events(&app, &token, &person_message("Hello?")).await;
     assert_eq!(finish(&events), "error");
     let error = of_type(&events, "error")[0];
     assert_eq!(error["kind"], "model_not_configured");

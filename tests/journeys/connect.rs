@@ -198,7 +198,7 @@ pub(super) async fn call_at(
 }
 
 /// Returns the URL that the client is asked to open, and the state to return.
-async fn asked(app: &TestApp, token: &str) -> (String, Value) {
+async fn fetch_connect_url(app: &TestApp, token: &str) -> (String, Value) {
     let result = call(app, token, true, json!({})).await.result();
     assert_eq!(result["resultType"], "input_required", "{result}");
     let request = &result["inputRequests"]["connect"];
@@ -230,7 +230,7 @@ fn operate(app: &TestApp, token: &str, arguments: &[&str]) -> ProcessExit {
 async fn a_caller_lets_a_source_act_in_their_name_in_their_browser_and_the_call_goes_on() {
     let (fakes, app) = start().await;
     let (ann, ben) = (fakes.token("ann"), fakes.token("ben"));
-    let (url, back) = asked(&app, &ann).await;
+    let (url, back) = fetch_connect_url(&app, &ann).await;
 
     let mut browser = Browser::new();
     log_in(&fakes, "ann");
@@ -254,7 +254,7 @@ async fn a_caller_lets_a_source_act_in_their_name_in_their_browser_and_the_call_
     let result = call(&app, &ann, true, back).await.result();
     assert_eq!(result["content"][0]["text"], "you are ann", "{result}");
     // The grant of one caller is not used for another, and the caller's own token was passed to nobody.
-    asked(&app, &ben).await;
+    fetch_connect_url(&app, &ben).await;
     let seen = fakes.seen.lock().unwrap().clone();
     assert!(!seen.is_empty());
     assert!(seen.iter().all(|token| token.starts_with("canary-access")));
@@ -278,7 +278,7 @@ async fn a_caller_lets_a_source_act_in_their_name_in_their_browser_and_the_call_
     );
     let remove = ["tools", "disconnect", "--user", "ann"];
     assert_eq!(operate(&app, &olga, &remove).success(), "1 forgotten\n");
-    asked(&app, &ann).await;
+    fetch_connect_url(&app, &ann).await;
     let changes: Vec<_> = app
         .records()
         .into_iter()
@@ -298,7 +298,7 @@ async fn nobody_connects_a_source_for_somebody_else() {
     let (fakes, app) = start().await;
     let ann = fakes.token("ann");
     let base = app.client().base().to_owned();
-    let (url, back) = asked(&app, &ann).await;
+    let (url, back) = fetch_connect_url(&app, &ann).await;
 
     // The links are exchanged: the person who signs in must be the caller.
     log_in(&fakes, "ben");
@@ -342,7 +342,7 @@ async fn nobody_connects_a_source_for_somebody_else() {
     });
     let words = call(&app, &ann, true, denied).await.tool_error();
     assert!(words.contains("did not authorize"), "{words}");
-    asked(&app, &ann).await;
+    fetch_connect_url(&app, &ann).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -55,7 +55,7 @@ async fn the_age_of_every_key_in_use_is_measured_and_told() {
     );
 }
 
-fn failed(findings: &[Value]) -> Vec<&Value> {
+fn failed_findings(findings: &[Value]) -> Vec<&Value> {
     let failed = findings.iter().filter(|it| it["verdict"] == "fail");
     failed.collect()
 }
@@ -64,7 +64,7 @@ fn failed(findings: &[Value]) -> Vec<&Value> {
 async fn the_doctor_finds_nothing_wrong_where_nothing_is_and_names_what_breaks() {
     let mut system = SeparateProcesses::start(WARDGATE, REPOSITORY.as_ref()).await;
     let (ended, findings) = examine(&system);
-    assert!(failed(&findings).is_empty(), "{}", ended.stdout);
+    assert!(failed_findings(&findings).is_empty(), "{}", ended.stdout);
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     let checks: BTreeSet<&str> = findings
         .iter()
@@ -88,7 +88,7 @@ async fn the_doctor_finds_nothing_wrong_where_nothing_is_and_names_what_breaks()
     system.until_ready(false).await;
     let (ended, findings) = examine(&system);
     assert_eq!(ended.code, Some(1));
-    let failed = failed(&findings);
+    let failed = failed_findings(&findings);
     let names = |check, subject| {
         let mut of = failed.iter().filter(|it| it["check"] == check);
         of.any(|it| {

@@ -123,7 +123,7 @@ fn every_command_of_the_book_runs() {
 }
 
 /// Writes `text` to a file `name` in a new directory.
-fn written(name: &str, text: &str) -> (TempDir, String) {
+fn write_file(name: &str, text: &str) -> (TempDir, String) {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join(name);
     fs::write(&file, text).unwrap();
@@ -151,11 +151,11 @@ fn every_sample_of_the_book_is_read() {
             assert!(read.is_ok(), "{}: {read:?}\n{text}", page.display());
         }
         for text in blocks_marked(&page, "yaml,tools") {
-            let (_directory, file) = written("tools.yaml", &text);
+            let (_directory, file) = write_file("tools.yaml", &text);
             check(&page, &text, &["tools", "check", &file]);
         }
         for text in blocks_marked(&page, "yaml,config") {
-            let (_directory, file) = written("wardgate.yaml", &text);
+            let (_directory, file) = write_file("wardgate.yaml", &text);
             check(
                 &page,
                 &text,
@@ -164,7 +164,7 @@ fn every_sample_of_the_book_is_read() {
         }
         let policies = blocks_marked(&page, "cedar").concat();
         if !policies.is_empty() {
-            let (directory, _) = written("of_the_page.cedar", &policies);
+            let (directory, _) = write_file("of_the_page.cedar", &policies);
             let schema = "deploy/examples/hospital/policies/hospital.cedarschema";
             fs::copy(
                 Path::new(REPOSITORY).join(schema),

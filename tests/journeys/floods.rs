@@ -185,7 +185,7 @@ impl Attack {
     }
 
     /// Repeatedly sends one request without a token, and then keeps the connection open by acknowledging pings.
-    async fn hold(self: Arc<Self>, address: SocketAddr) {
+    async fn hold_connections(self: Arc<Self>, address: SocketAddr) {
         loop {
             if let Some(stream) = self.connect(address).await {
                 let mut held = false;
@@ -269,7 +269,7 @@ impl Victim {
     fn call(&mut self) -> Duration {
         let began = Instant::now();
         let (status, body) = loop {
-            let (status, body) = ask(&mut self.connection, &self.call).unwrap();
+            let (status, body) = send_request(&mut self.connection, &self.call).unwrap();
             if !body.contains("not_durable") || began.elapsed() > Duration::from_mins(1) {
                 break (status, body);
             }
@@ -312,7 +312,7 @@ impl Victim {
         for path in ["/health", "/healthz", "/ready", "/readyz"] {
             let connection = connect(Ipv4Addr::new(127, 0, 0, 3), self.address).unwrap();
             let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.address);
-            let answer = ask(&mut BufReader::new(connection), request.as_bytes());
+            let answer = send_request(&mut BufReader::new(connection), request.as_bytes());
             assert_eq!(answer.unwrap().0, 200, "{path}");
         }
     }
@@ -368,7 +368,7 @@ fn connect(from: Ipv4Addr, to: SocketAddr) -> std::io::Result<BlockingStream> {
 }
 
 /// Sends a request, and returns the status and the body of the response.
-fn ask(
+fn send_request(
     connection: &mut BufReader<BlockingStream>,
     request: &[u8],
 ) -> std::io::Result<(u16, String)> {
@@ -506,7 +506,7 @@ fn connections_that_are_only_held_take_nobodys_place() {
     let (app, _dir) = start(&environment);
     let address = address(&app);
     let mut victim = Victim::new(&app);
-    let start = || RunningAttack::start(connections, |attack| attack.hold(address));
+    let start = || RunningAttack::start(connections, |attack| attack.hold_connections(address));
     if let Some(time) = seconds() {
         measure(&app, &mut victim, "held connections", time, start);
         return;
@@ -536,7 +536,7 @@ fn with_few_open_files_held_connections_leave_some_for_others() {
         "{}",
         app.process.log()
     );
-    let running = RunningAttack::start(200, |attack| attack.hold(address));
+    let running = RunningAttack::start(200, |attack| attack.hold_connections(address));
     victim.calls_until("attackers hold some", || {
         Attack::count(&running.attack.held) >= 24
     });

@@ -11,7 +11,7 @@ const VERSIONS: [&str; 2] = ["2025-03-26", "2025-11-25"];
 const TRIAGE: &str = "guide://triage";
 
 /// Sends a request as a client of `version`, or of the newest version if it is `None`.
-async fn ask(
+async fn send_request(
     app: &TestApp,
     version: Option<&str>,
     token: &str,
@@ -30,8 +30,14 @@ fn every_version() -> impl Iterator<Item = Option<&'static str>> {
 }
 
 /// Returns the values of one member of each entry in a list.
-async fn listed(app: &TestApp, token: &str, list: &str, of: &str, member: &str) -> Vec<String> {
-    let reply = ask(app, None, token, list, json!({})).await;
+async fn list_values(
+    app: &TestApp,
+    token: &str,
+    list: &str,
+    of: &str,
+    member: &str,
+) -> Vec<String> {
+    let reply = send_request(app, None, token, list, json!({})).await;
     let result = reply.result();
     let entries = result[of].as_array().unwrap();
     let name = |entry: &Value| entry[member].as_str().unwrap().to_owned();
@@ -42,31 +48,31 @@ async fn listed(app: &TestApp, token: &str, list: &str, of: &str, member: &str) 
 async fn whoever_works_on_the_wards_has_guides_and_nobody_else_sees_them() {
     let app = TestApp::start(WARDGATE);
     for token in [doctor(&app), nurse(&app)] {
-        let prompts = listed(&app, &token, "prompts/list", "prompts", "name").await;
+        let prompts = list_values(&app, &token, "prompts/list", "prompts", "name").await;
         assert_eq!(prompts, ["summarise_chart"]);
-        let resources = listed(&app, &token, "resources/list", "resources", "uri").await;
+        let resources = list_values(&app, &token, "resources/list", "resources", "uri").await;
         assert_eq!(resources, [TRIAGE]);
         let list = ("resources/templates/list", "resourceTemplates");
-        let templates = listed(&app, &token, list.0, list.1, "uriTemplate").await;
+        let templates = list_values(&app, &token, list.0, list.1, "uriTemplate").await;
         assert_eq!(
             templates,
             ["memory://conversation/{id}", "guide://ward/{ward}"]
         );
         for version in every_version() {
             let params = json!({ "uri": TRIAGE });
-            let read = ask(&app, version, &token, "resources/read", params).await;
+            let read = send_request(&app, version, &token, "resources/read", params).await;
             let contents = &read.result()["contents"][0];
             assert_eq!(contents["mimeType"], "text/markdown");
             assert!(contents["text"].as_str().unwrap().contains("| orange |"));
         }
     }
     for token in [billing(&app), auditor(&app)] {
-        let prompts = listed(&app, &token, "prompts/list", "prompts", "name").await;
+        let prompts = list_values(&app, &token, "prompts/list", "prompts", "name").await;
         assert!(prompts.is_empty(), "{prompts:?}");
         for (version, code) in [(None, -32602), (Some("2025-11-25"), -32002)] {
             let read = async |uri| {
                 let params = json!({ "uri": uri });
-                let reply = ask(&app, version, &token, "resources/read", params).await;
+                let reply = send_request(&app, version, &token, "resources/read", params).await;
                 reply.error()
             };
             let hidden = read(TRIAGE).await;
@@ -83,13 +89,13 @@ async fn a_prompt_is_filled_in_and_its_arguments_are_completed_and_checked() {
     for version in every_version() {
         let arguments = json!({ "patient_id": "NUGWI", "tone": "plain", "sentences": "3" });
         let params = json!({ "name": "summarise_chart", "arguments": arguments });
-        let prompt = ask(&app, version, &token, "prompts/get", params).await;
+        let prompt = send_request(&app, version, &token, "prompts/get", params).await;
         let messages = prompt.result()["messages"].clone();
         let text = messages[0]["content"]["text"].as_str().unwrap();
         assert!(text.contains("patient NUGWI") && text.contains("at most 3 sentences, in plain"));
         assert_eq!(messages[1]["content"]["resource"]["uri"], TRIAGE);
         let wrong = json!({ "name": "summarise_chart", "arguments": { "patient_id": "nugwi" } });
-        let (code, message) = ask(&app, version, &token, "prompts/get", wrong)
+        let (code, message) = send_request(&app, version, &token, "prompts/get", wrong)
             .await
             .error();
         assert_eq!(code, -32602);
@@ -100,12 +106,12 @@ async fn a_prompt_is_filled_in_and_its_arguments_are_completed_and_checked() {
         let reference = json!({ "type": "ref/prompt", "name": "summarise_chart" });
         let argument = json!({ "name": "tone", "value": "pl" });
         let params = json!({ "ref": reference, "argument": argument });
-        let completed = ask(&app, version, &token, "completion/complete", params).await;
+        let completed = send_request(&app, version, &token, "completion/complete", params).await;
         assert_eq!(completed.result()["completion"]["values"], json!(["plain"]));
     }
     let reference = json!({ "type": "ref/resource", "uri": "guide://ward/{ward}" });
     let params = json!({ "ref": reference, "argument": { "name": "ward", "value": "" } });
-    let completed = ask(&app, None, &token, "completion/complete", params).await;
+    let completed = send_request(&app, None, &token, "completion/complete", params).await;
     let values = completed.result()["completion"]["values"].clone();
     assert_eq!(values, json!(["W1", "W2", "W3", "W4", "W5", "W6"]));
 }
@@ -114,18 +120,18 @@ async fn a_prompt_is_filled_in_and_its_arguments_are_completed_and_checked() {
 async fn what_was_read_is_on_record_without_a_word_that_somebody_typed() {
     let app = TestApp::start(WARDGATE);
     let params = json!({ "name": "summarise_chart", "arguments": { "patient_id": "NUGWI" } });
-    ask(&app, None, &doctor(&app), "prompts/get", params)
+    send_request(&app, None, &doctor(&app), "prompts/get", params)
         .await
         .result();
     let uri = json!({ "uri": "guide://ward/W2" });
-    ask(&app, None, &nurse(&app), "resources/read", uri.clone())
+    send_request(&app, None, &nurse(&app), "resources/read", uri.clone())
         .await
         .result();
-    ask(&app, None, &billing(&app), "resources/read", uri)
+    send_request(&app, None, &billing(&app), "resources/read", uri)
         .await
         .error();
     let uri = json!({ "uri": "guide://ward/NUGWI" });
-    ask(&app, None, &nurse(&app), "resources/read", uri)
+    send_request(&app, None, &nurse(&app), "resources/read", uri)
         .await
         .error();
     let records = app.records();
@@ -160,7 +166,7 @@ async fn a_changed_guide_is_read_without_a_restart() {
     std::fs::write(guide, "# Triage, rewritten").unwrap();
     until("the changed guide is read", async || {
         let params = json!({ "uri": TRIAGE });
-        let read = ask(&app, None, &token, "resources/read", params).await;
+        let read = send_request(&app, None, &token, "resources/read", params).await;
         let text = read.json()["result"]["contents"][0]["text"].clone();
         (text == "# Triage, rewritten").then_some(())
     })
@@ -180,28 +186,28 @@ async fn prompts_and_resources_of_a_server_are_used_under_names_that_tell_whose_
     let text = std::fs::read_to_string(&catalogue).unwrap();
     std::fs::write(&catalogue, text.replace("\nsources:\n", &source)).unwrap();
     until("the server's prompt is listed", async || {
-        let prompts = listed(&app, &doctor, "prompts/list", "prompts", "name").await;
+        let prompts = list_values(&app, &doctor, "prompts/list", "prompts", "name").await;
         (prompts == ["pages__greet", "summarise_chart"]).then_some(())
     })
     .await;
     until("the server's resource is listed", async || {
-        let resources = listed(&app, &doctor, "resources/list", "resources", "uri").await;
+        let resources = list_values(&app, &doctor, "resources/list", "resources", "uri").await;
         (resources == [TRIAGE, "pages+file:///ward/a.txt"]).then_some(())
     })
     .await;
     assert!(
-        listed(&app, &billing, "prompts/list", "prompts", "name")
+        list_values(&app, &billing, "prompts/list", "prompts", "name")
             .await
             .is_empty()
     );
     for version in every_version() {
         let params = json!({ "name": "pages__greet", "arguments": { "who": "Ann" } });
-        let prompt = ask(&app, version, &doctor, "prompts/get", params.clone()).await;
+        let prompt = send_request(&app, version, &doctor, "prompts/get", params.clone()).await;
         assert_eq!(
             prompt.result()["messages"][0]["content"]["text"],
             "Greet Ann."
         );
-        ask(&app, version, &billing, "prompts/get", params)
+        send_request(&app, version, &billing, "prompts/get", params)
             .await
             .error();
         // The first resource is listed, and the second is one of the template.
@@ -209,7 +215,7 @@ async fn prompts_and_resources_of_a_server_are_used_under_names_that_tell_whose_
             ("pages+file:///ward/a.txt", "Ward A"),
             ("pages+file:///ward/b.txt", "Ward B"),
         ] {
-            let read = ask(
+            let read = send_request(
                 &app,
                 version,
                 &doctor,
@@ -221,7 +227,7 @@ async fn prompts_and_resources_of_a_server_are_used_under_names_that_tell_whose_
             assert_eq!(read.result()["contents"], expected);
         }
         let gone = json!({ "uri": "pages+file:///ward/c.txt" });
-        let (_, message) = ask(&app, version, &doctor, "resources/read", gone)
+        let (_, message) = send_request(&app, version, &doctor, "resources/read", gone)
             .await
             .error();
         assert_eq!(message, "Resource not found");

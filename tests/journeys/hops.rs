@@ -148,14 +148,14 @@ impl Server {
             calls: Mutex::default(),
         });
         let router = Router::new()
-            .fallback(arrived)
+            .fallback(handle_request)
             .with_state(Arc::clone(&server));
         let url = format!("http://{}/mcp", serve(router).await);
         (server, url)
     }
 }
 
-async fn arrived(State(server): State<Arc<Server>>, request: Request) -> Response {
+async fn handle_request(State(server): State<Arc<Server>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     if parts.method != http::Method::POST {
         return http::StatusCode::METHOD_NOT_ALLOWED.into_response();

@@ -85,7 +85,7 @@ impl IdentifierSearch {
     }
 
     /// Searches the data of `place`.
-    pub(super) fn look(&self, place: &'static str, bytes: &[u8]) {
+    pub(super) fn search_bytes(&self, place: &'static str, bytes: &[u8]) {
         *self.report().searched.entry(place).or_default() += bytes.len() as u64;
         let last = bytes.len().saturating_sub(1);
         for at in 0..last {
@@ -113,7 +113,7 @@ impl IdentifierSearch {
             if path.is_dir() {
                 self.look_into_files(place, &path, is_meant);
             } else if is_meant(path.file_name().unwrap().to_str().unwrap()) {
-                self.look(place, &std::fs::read(path).unwrap());
+                self.search_bytes(place, &std::fs::read(path).unwrap());
             }
         }
     }
@@ -134,7 +134,7 @@ impl IdentifierSearch {
                     let value = row.try_get_raw(column.ordinal()).unwrap();
                     if !value.is_null() {
                         let bytes: &[u8] = row.try_get_unchecked(column.ordinal()).unwrap();
-                        self.look(place, bytes);
+                        self.search_bytes(place, bytes);
                     }
                 }
             }
@@ -142,12 +142,12 @@ impl IdentifierSearch {
     }
 
     /// Returns the findings, each with its context.
-    pub(super) fn found(&self) -> BTreeMap<String, String> {
+    pub(super) fn findings(&self) -> BTreeMap<String, String> {
         self.report().found.clone()
     }
 
     /// Returns the number of bytes that were searched in each place.
-    pub(super) fn searched(&self) -> BTreeMap<&'static str, u64> {
+    pub(super) fn searched_bytes(&self) -> BTreeMap<&'static str, u64> {
         self.report().searched.clone()
     }
 }
@@ -206,14 +206,14 @@ fn an_identifier_is_found_in_every_form() {
             url,
         ] {
             let search = IdentifierSearch::new();
-            search.look("a log", format!("some words {written} and more").as_bytes());
-            let found = search.found();
+            search.search_bytes("a log", format!("some words {written} and more").as_bytes());
+            let found = search.findings();
             let of_kind = found.keys().filter(|what| what.starts_with(name));
             assert!(of_kind.count() > 0, "{written}: {found:?}");
         }
     }
     let search = IdentifierSearch::new();
-    search.look("a log", b"1931 07 19, 219 09 9937, T. Quillfeather");
-    assert!(search.found().is_empty());
-    assert_eq!(search.searched()["a log"], 40);
+    search.search_bytes("a log", b"1931 07 19, 219 09 9937, T. Quillfeather");
+    assert!(search.findings().is_empty());
+    assert_eq!(search.searched_bytes()["a log"], 40);
 }

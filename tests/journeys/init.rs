@@ -17,7 +17,7 @@ struct Project {
 }
 
 impl Project {
-    fn make() -> Self {
+    fn create() -> Self {
         let parent = tempfile::tempdir().unwrap();
         let directory = parent.path().join("shop").display().to_string();
         let printed = run(Path::new(WARDGATE), &["init", &directory], &[]).success();
@@ -92,7 +92,7 @@ const DROPPED: &str = "dev.wardgate/droppedColumns";
 
 #[tokio::test]
 async fn a_newcomer_gets_data_from_the_first_call_and_from_a_column_and_a_tool_of_their_own() {
-    let project = Project::make();
+    let project = Project::create();
     assert_eq!(
         project.shell("ls").stdout,
         "policies\nshop.sql\nshop.sqlite\ntools.yaml\nwardgate.yaml\n"
@@ -199,7 +199,7 @@ async fn a_newcomer_gets_data_from_the_first_call_and_from_a_column_and_a_tool_o
 
 #[test]
 fn nothing_that_is_there_is_overwritten() {
-    let project = Project::make();
+    let project = Project::create();
     project.change("tools.yaml", "The newest orders", "My orders");
     let directory = project.path().display().to_string();
     let again = run(Path::new(WARDGATE), &["init", &directory], &[]);

@@ -49,7 +49,7 @@ async fn call(app: &TestApp, token: &str, times: usize) {
     }
 }
 
-fn used(expected: &[(&str, (u64, u64))]) -> BTreeMap<String, (u64, u64)> {
+fn expected_uses(expected: &[(&str, (u64, u64))]) -> BTreeMap<String, (u64, u64)> {
     let each = expected.iter();
     each.map(|(whose, used)| ((*whose).to_owned(), *used))
         .collect()
@@ -69,9 +69,9 @@ async fn an_operator_sees_what_three_callers_used_and_what_is_left_and_nobody_el
         ("nurse.chansey", (2, 98)),
         ("nurse.joy", (4, 96)),
     ];
-    assert_eq!(uses(&app, &operator, "calls"), used(&everybody));
+    assert_eq!(uses(&app, &operator, "calls"), expected_uses(&everybody));
     let tools = uses(&app, &operator, "tools");
-    assert_eq!(tools, used(&[("get_medical_records", (6, 44))]));
+    assert_eq!(tools, expected_uses(&[("get_medical_records", (6, 44))]));
     let table = limits(&app, &operator, "table").success();
     assert!(
         table.starts_with("LIMIT") && table.contains("dr.yenji"),
@@ -103,7 +103,7 @@ async fn an_operator_sees_what_three_callers_used_and_what_is_left_and_nobody_el
 
 #[tokio::test]
 async fn either_of_two_gateways_shows_what_was_used_at_both() {
-    let Some(database) = Database::make().await else {
+    let Some(database) = Database::create().await else {
         return;
     };
     let store = ("WARDGATE_GATEWAY__STORE", database.url.as_str());
@@ -113,7 +113,7 @@ async fn either_of_two_gateways_shows_what_was_used_at_both() {
     call(&near, &doctor, 2).await;
     call(&far, &doctor, 3).await;
     call(&far, &nurse, 1).await;
-    let expected = used(&[("dr.yenji", (10, 90)), ("nurse.joy", (2, 98))]);
+    let expected = expected_uses(&[("dr.yenji", (10, 90)), ("nurse.joy", (2, 98))]);
     for gateway in [&near, &far] {
         until_true("both callers are shown with what they used", async || {
             uses(gateway, &operator, "calls") == expected

@@ -13,19 +13,19 @@ const CHAT: &str = "chat_123456";
 const SAID: &str = "Does NUGWI take Lisinopril?";
 const ANSWERED: &str = "Yes, 10 mg daily.";
 
-async fn ask(system: &impl System, token: &str, method: &str, params: Value) -> Reply {
+async fn send_request(system: &impl System, token: &str, method: &str, params: Value) -> Reply {
     system.client().modern(token, method, params).await
 }
 
 async fn create(system: &impl System, token: &str) {
     let params = json!({ "conversation_id": CHAT });
-    let reply = ask(system, token, "memory/get_or_create", params).await;
+    let reply = send_request(system, token, "memory/get_or_create", params).await;
     assert_eq!(reply.result()["conversation_id"], CHAT);
 }
 
 async fn add(system: &impl System, token: &str, role: &str, content: &str) {
     let params = json!({ "conversation_id": CHAT, "role": role, "content": content });
-    let reply = ask(system, token, "memory/add_message", params).await;
+    let reply = send_request(system, token, "memory/add_message", params).await;
     assert_eq!(reply.result()["status"], "success");
 }
 
@@ -38,7 +38,7 @@ async fn context(system: &impl System, token: &str) -> Vec<String> {
 
 async fn messages(system: &impl System, token: &str) -> Vec<Value> {
     let params = json!({ "conversation_id": CHAT, "max_messages": 20 });
-    let reply = ask(system, token, "memory/get_context", params).await;
+    let reply = send_request(system, token, "memory/get_context", params).await;
     reply.result()["messages"].as_array().unwrap().clone()
 }
 
@@ -52,7 +52,7 @@ async fn get_conversation(system: &impl System, token: &str, id: &str) -> Reply 
 }
 
 /// Returns the parsed text of a resource.
-fn exported(reply: &Reply) -> Value {
+fn read_export(reply: &Reply) -> Value {
     let result = reply.result();
     serde_json::from_str(result["contents"][0]["text"].as_str().unwrap()).unwrap()
 }
@@ -67,18 +67,18 @@ async fn remembers(system: &impl System) {
     assert!(context(system, &nurse).await.is_empty());
 
     let params = json!({ "query": "lisinopril" });
-    let found = ask(system, &doctor, "memory/search", params.clone()).await;
+    let found = send_request(system, &doctor, "memory/search", params.clone()).await;
     assert_eq!(found.result()["hits"][0]["message"]["content"], SAID);
-    let found = ask(system, &nurse, "memory/search", params).await;
+    let found = send_request(system, &nurse, "memory/search", params).await;
     assert_eq!(found.result()["hits"], json!([]));
 
-    let listed = ask(system, &doctor, "resources/list", json!({})).await;
+    let listed = send_request(system, &doctor, "resources/list", json!({})).await;
     let uri = format!("memory://conversation/{CHAT}");
     let resources = listed.result()["resources"].clone();
     let mut resources = resources.as_array().unwrap().iter();
     let resource = resources.find(|resource| resource["uri"] == uri).unwrap();
     assert_eq!(resource["name"], "Conversation chat_123");
-    let export = exported(&get_conversation(system, &doctor, CHAT).await);
+    let export = read_export(&get_conversation(system, &doctor, CHAT).await);
     assert_eq!(export["messages"][1]["content"], ANSWERED);
     assert_eq!(
         get_conversation(system, &nurse, CHAT).await.error().0,
@@ -153,7 +153,7 @@ async fn conversations_go_on_while_their_master_key_is_replaced() {
     let said = [SAID, ANSWERED, "And since when?"];
     assert_eq!(context(&app, &token).await, said);
     let params = json!({ "query": "lisinopril" });
-    let found = ask(&app, &token, "memory/search", params).await;
+    let found = send_request(&app, &token, "memory/search", params).await;
     assert_eq!(found.result()["hits"][0]["message"]["content"], SAID);
 }
 
@@ -199,13 +199,13 @@ async fn conversations_are_kept_by_a_process_of_their_own_over_mtls() {
     system.memory.kill();
     let token = doctor(&system);
     let params = json!({ "conversation_id": CHAT });
-    let lost = ask(&system, &token, "memory/get_context", params).await;
+    let lost = send_request(&system, &token, "memory/get_context", params).await;
     assert_eq!(lost.error().0, -32603, "{}", lost.body);
     system.until_ready(true).await;
     system.restart("memory");
     let said = until("the memory is found again", async || {
         let params = json!({ "conversation_id": CHAT });
-        let reply = ask(&system, &token, "memory/get_context", params).await;
+        let reply = send_request(&system, &token, "memory/get_context", params).await;
         let messages = reply.json()["result"]["messages"].clone();
         messages.is_array().then_some(messages)
     })
@@ -224,7 +224,7 @@ async fn conversations_are_kept_by_a_process_of_their_own_over_mtls() {
 
 #[tokio::test]
 async fn conversations_are_kept_on_postgresql() {
-    let Some(database) = Database::make().await else {
+    let Some(database) = Database::create().await else {
         return;
     };
     let store = ("WARDGATE_MEMORY__STORE", database.url.as_str());
@@ -265,7 +265,7 @@ async fn a_conversation_is_shared_by_policy_alone() {
     let (doctor, nurse) = (doctor(&app), nurse(&app));
     create(&app, &doctor).await;
     add(&app, &doctor, "user", SAID).await;
-    let export = exported(&get_conversation(&app, &doctor, CHAT).await);
+    let export = read_export(&get_conversation(&app, &doctor, CHAT).await);
     let key = export["key"].as_str().unwrap();
     assert_eq!(get_conversation(&app, &nurse, key).await.error().0, -32002);
 
@@ -277,7 +277,9 @@ when { resource.owner == User::"dr.yenji" && resource.tenant == principal.tenant
     write_policy(&app, "sharing.cedar", rule);
     let shared = until("the nurse may read it", async || {
         let reply = get_conversation(&app, &nurse, key).await;
-        reply.json()["result"].is_object().then(|| exported(&reply))
+        reply.json()["result"]
+            .is_object()
+            .then(|| read_export(&reply))
     })
     .await;
     assert_eq!(shared["messages"][0]["content"], SAID);
@@ -290,7 +292,7 @@ when { resource.owner == User::"dr.yenji" && resource.tenant == principal.tenant
     assert!(reading["decision"]["id"].is_string(), "{reading}");
     // A reader who is not the owner cannot delete the conversation.
     let params = json!({ "conversation_id": key });
-    let refused = ask(&app, &nurse, "memory/delete", params).await;
+    let refused = send_request(&app, &nurse, "memory/delete", params).await;
     assert_eq!(refused.error(), (-32602, "Unknown conversation".to_owned()));
 }
 
@@ -306,7 +308,7 @@ async fn what_one_may_no_longer_ask_a_tool_is_withheld_from_memory_too() {
         { "role": "tool", "content": "Lisinopril", "tool": tool },
         { "role": "assistant", "content": "She takes Lisinopril." },
     ]});
-    let reply = ask(&app, &token, "memory/add_message", params).await;
+    let reply = send_request(&app, &token, "memory/add_message", params).await;
     assert_eq!(reply.result()["status"], "success");
     let shown = messages(&app, &token).await;
     assert_eq!(shown[1]["content"], "Lisinopril");
@@ -339,7 +341,7 @@ async fn what_one_may_no_longer_ask_a_tool_is_withheld_from_memory_too() {
     assert_eq!(app.records().pop().unwrap()["withheld"], 2);
     // A result of a tool that the caller may not call is refused too.
     let params = json!({ "conversation_id": CHAT, "role": "tool", "content": "x", "tool": tool });
-    let refused = ask(&app, &token, "memory/add_message", params).await;
+    let refused = send_request(&app, &token, "memory/add_message", params).await;
     assert_eq!(
         refused.error(),
         (-32602, "Unknown tool: get_patient_records".to_owned())
@@ -379,7 +381,7 @@ async fn an_operator_holds_and_erases_and_sees_no_word() {
     assert_eq!(refused.code, Some(1), "{}", refused.stdout);
     assert!(refused.stderr.contains("hold"), "{}", refused.stderr);
     let of = json!({ "conversation_id": CHAT });
-    let refused = ask(&app, &token, "memory/delete", of).await;
+    let refused = send_request(&app, &token, "memory/delete", of).await;
     assert_eq!(refused.error().0, -32602, "{}", refused.body);
     assert_eq!(context(&app, &token).await, [SAID]);
 

@@ -40,7 +40,7 @@ struct ServiceRole {
 }
 
 impl ServiceRole {
-    async fn make(database: &Database) -> Self {
+    async fn create(database: &Database) -> Self {
         let random = u128::from_be_bytes(Ambient::system().random());
         let name = format!("service_{random:032x}");
         let make = format!("CREATE ROLE {name} LOGIN PASSWORD '{name}'");
@@ -65,10 +65,10 @@ async fn execute(url: &str, sql: &str) -> Result<(), sqlx::Error> {
 
 #[tokio::test]
 async fn services_work_with_a_role_that_owns_nothing_on_stores_one_version_ahead() {
-    let Some(database) = Database::make().await else {
+    let Some(database) = Database::create().await else {
         return;
     };
-    let role = ServiceRole::make(&database).await;
+    let role = ServiceRole::create(&database).await;
     let mut owner = everywhere("STORE", &database.url);
     owner.extend(everywhere("DATABASE__ROLE", &role.name));
     // The console is not started here, but its store is migrated too.
@@ -116,7 +116,7 @@ async fn services_work_with_a_role_that_owns_nothing_on_stores_one_version_ahead
 
 #[tokio::test]
 async fn a_service_that_may_not_migrate_refuses_an_older_store_and_names_the_command() {
-    let Some(database) = Database::make().await else {
+    let Some(database) = Database::create().await else {
         return;
     };
     let mut environment = everywhere("STORE", &database.url);

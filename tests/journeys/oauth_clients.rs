@@ -163,7 +163,7 @@ fn path_of(url: &str) -> String {
     Url::parse(url).unwrap().path().to_owned()
 }
 
-fn encoded(form: &[(&str, &str)]) -> String {
+fn encode_form(form: &[(&str, &str)]) -> String {
     let url = Url::parse_with_params("http://x/", form).unwrap();
     url.query().unwrap_or_default().to_owned()
 }
@@ -229,7 +229,7 @@ impl<'a> SignedInClient<'a> {
         let endpoint = self.metadata["authorization_endpoint"].as_str().unwrap();
         let mut browser = TestBrowser::new(self.script.redirect_uri);
         let page = browser
-            .open(&format!("{endpoint}?{}", encoded(&request)))
+            .open(&format!("{endpoint}?{}", encode_form(&request)))
             .await;
         assert!(
             page.text
@@ -273,7 +273,7 @@ impl<'a> SignedInClient<'a> {
         let reply = self
             .app
             .client()
-            .send("POST", &endpoint, &headers, encoded(form))
+            .send("POST", &endpoint, &headers, encode_form(form))
             .await;
         assert_eq!(reply.status, 200, "{}", reply.body);
         assert_eq!(reply.headers["cache-control"], "no-store");

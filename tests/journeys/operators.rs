@@ -21,7 +21,7 @@ impl Tokens {
         Self(TempDir::new().unwrap())
     }
 
-    fn keep(&self, name: &str, token: &str) -> PathBuf {
+    fn write_file(&self, name: &str, token: &str) -> PathBuf {
         let path = self.0.path().join(name);
         std::fs::write(&path, format!("{token}\n")).unwrap();
         path
@@ -106,7 +106,7 @@ async fn an_auditor_reads_the_record_of_a_running_system_and_that_is_on_record()
     let app = TestApp::start(WARDGATE);
     let tokens = Tokens::new();
     call(&app).await;
-    let lee = Reader::for_system(&app, tokens.keep("lee", &auditor(&app)));
+    let lee = Reader::for_system(&app, tokens.write_file("lee", &auditor(&app)));
     assert_eq!(column(&lee.lines(&[]), "user"), ["dr.yenji"]);
     // The result is the same as for a reader with access to the files.
     let by_files = app.records_with(&["--details", "--limit", "1"]);
@@ -174,7 +174,7 @@ async fn whoever_the_policy_does_not_let_reads_nothing_of_a_running_system() {
         ("none", String::new(), "an operator must send a token"),
         ("garbage", "garbage".to_owned(), "cannot be verified"),
     ] {
-        let reader = Reader::for_system(&app, tokens.keep(name, &token));
+        let reader = Reader::for_system(&app, tokens.write_file(name, &token));
         for words in [
             &["query"][..],
             &["checkpoint"],
@@ -319,7 +319,7 @@ async fn proofs_and_exports_of_a_running_system_verify_offline() {
     let app = TestApp::start(WARDGATE);
     let tokens = Tokens::new();
     call(&app).await;
-    let lee = Reader::for_system(&app, tokens.keep("lee", &auditor(&app)));
+    let lee = Reader::for_system(&app, tokens.write_file("lee", &auditor(&app)));
     let call_id = lee.lines(&[])[0]["call_id"].as_str().unwrap().to_owned();
     let proof = until("a checkpoint covers the call", async || {
         let proof = lee.audit(&["proof", &call_id]);
@@ -327,10 +327,10 @@ async fn proofs_and_exports_of_a_running_system_verify_offline() {
     })
     .await;
     let key = app.audit(&["key"]).success();
-    let file = tokens.keep("call.tlog-proof", "");
+    let file = tokens.write_file("call.tlog-proof", "");
     std::fs::write(&file, proof).unwrap();
     verify_with(&file, key.trim(), &[]).unwrap();
-    let kept = tokens.keep("kept", "");
+    let kept = tokens.write_file("kept", "");
     std::fs::write(&kept, lee.audit(&["checkpoint"]).success()).unwrap();
     let out = tokens.0.path().join("export");
     lee.audit(&["export", "--out", out.to_str().unwrap()])
@@ -357,7 +357,7 @@ async fn an_auditor_follows_the_record_of_separate_services_while_the_policy_ans
     let config = system.config().display().to_string();
     let lee = Reader {
         reach: ["--config".to_owned(), config],
-        token: tokens.keep("lee", &auditor(&system)),
+        token: tokens.write_file("lee", &auditor(&system)),
     };
     let mut following = lee.follow(&["--user", "dr.yenji", "--since", "2020-01-01"]);
     let earlier = [following.next(), following.next()];
@@ -387,8 +387,8 @@ async fn an_operator_holds_and_erases_the_details_of_a_patient_and_applies_reten
     let tokens = Tokens::new();
     call(&app).await;
     let manager = app.token("records.oak", "RecordManager", &[]);
-    let oak = Reader::for_system(&app, tokens.keep("oak", &manager));
-    let lee = Reader::for_system(&app, tokens.keep("lee", &auditor(&app)));
+    let oak = Reader::for_system(&app, tokens.write_file("oak", &manager));
+    let lee = Reader::for_system(&app, tokens.write_file("lee", &auditor(&app)));
     let details =
         || app.records_with(&["--details", "--status", "ok"]).remove(0)["details"].clone();
     assert!(details().is_object());
@@ -474,7 +474,7 @@ async fn calls_go_on_while_the_details_key_is_replaced_and_a_patient_is_still_fo
     assert_eq!(readable(&of_nugwi()), [true; 3]);
     let tokens = Tokens::new();
     let manager = app.token("records.oak", "RecordManager", &[]);
-    let oak = Reader::for_system(&app, tokens.keep("oak", &manager));
+    let oak = Reader::for_system(&app, tokens.write_file("oak", &manager));
     oak.audit(&["erase", "--subject", "NUGWI"]).success();
     assert_eq!(readable(&of_nugwi()), [false; 3]);
 }

@@ -101,7 +101,7 @@ async fn call_once(client: &Client, token: &str) -> Result<String, String> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_go_on_while_the_password_of_the_stores_is_replaced_and_each_answered_one_is_on_record()
  {
-    let Some(database) = Database::make().await else {
+    let Some(database) = Database::create().await else {
         return;
     };
     let role = PasswordRole::make(&database.url).await;

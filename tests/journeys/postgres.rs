@@ -26,7 +26,7 @@ pub(super) struct Database {
 
 impl Database {
     /// Creates an empty database, or returns `None` without a server.
-    pub(super) async fn make() -> Option<Self> {
+    pub(super) async fn create() -> Option<Self> {
         let Ok(server) = std::env::var("WARDGATE_TEST_POSTGRES") else {
             let in_ci = std::env::var_os("CI").is_some();
             assert!(!in_ci, "set WARDGATE_TEST_POSTGRES to a server URL");
@@ -46,7 +46,7 @@ impl Database {
 
     /// Creates a database with the data of the demo hospital, from the shipped scripts.
     pub(super) async fn hospital() -> Option<Self> {
-        let database = Self::make().await?;
+        let database = Self::create().await?;
         let mut connection = PgConnection::connect(&database.url).await.unwrap();
         for script in ["schema.sql", "seed.sql"] {
             let path = format!("{REPOSITORY}/deploy/examples/hospital/{script}");
@@ -177,7 +177,7 @@ async fn the_main_calls_work_with_everything_on_postgresql() {
     let Some(hospital) = Database::hospital().await else {
         return;
     };
-    let Some(record) = Database::make().await else {
+    let Some(record) = Database::create().await else {
         return;
     };
     let [kind, url] = on(&hospital);

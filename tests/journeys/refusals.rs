@@ -46,7 +46,7 @@ pub(super) fn refusals(app: &TestApp) -> BTreeMap<String, u64> {
 }
 
 /// Waits until exactly these numbers of refusals are on record. They are recorded once a second.
-pub(super) async fn recorded(app: &TestApp, expected: &BTreeMap<String, u64>) {
+pub(super) async fn wait_for_refusals(app: &TestApp, expected: &BTreeMap<String, u64>) {
     let total = expected.values().sum::<u64>();
     let seen = until("the refusals are on record", async || {
         let seen = refusals(app);

@@ -12,7 +12,7 @@ fn is_policy(name: &str) -> bool {
 }
 
 /// Returns every file below `deploy/` for whose name `is` returns true.
-pub(super) fn shipped(is: impl Fn(&str) -> bool) -> Vec<PathBuf> {
+pub(super) fn find_shipped_files(is: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut directories = vec![Path::new(REPOSITORY).join("deploy")];
     while let Some(directory) = directories.pop() {
@@ -50,7 +50,7 @@ pub(super) fn wardgate(arguments: &[&str], on: &Path) -> String {
 
 #[test]
 fn every_shipped_configuration_passes_its_check() {
-    for file in shipped(|name| name == "wardgate.yaml") {
+    for file in find_shipped_files(|name| name == "wardgate.yaml") {
         // The files that compose.yaml mounts do not exist here.
         let is_mounted = file.ends_with("compose/wardgate.yaml");
         let check: &[&str] = if is_mounted {
@@ -70,7 +70,7 @@ fn every_shipped_configuration_passes_its_check() {
 
 /// Returns every catalogue that ships, which is a file or a directory of files.
 pub(super) fn catalogues() -> Vec<PathBuf> {
-    let mut found = shipped(|name| name == "tools.yaml");
+    let mut found = find_shipped_files(|name| name == "tools.yaml");
     found.push(Path::new(REPOSITORY).join("deploy/examples/edgelake/tools"));
     found
 }
@@ -86,7 +86,7 @@ fn every_shipped_catalogue_passes_its_check() {
 
 #[test]
 fn every_shipped_policy_directory_passes_its_check() {
-    let directories: BTreeSet<_> = shipped(is_policy)
+    let directories: BTreeSet<_> = find_shipped_files(is_policy)
         .iter()
         .filter_map(|file| file.parent().map(Path::to_owned))
         .collect();
@@ -147,7 +147,7 @@ fn is_explained(entry: &str) -> bool {
 #[test]
 fn the_tests_beside_shipped_policies_pass_and_reach_every_policy() {
     let mut tested = 0;
-    let policies = shipped(is_policy);
+    let policies = find_shipped_files(is_policy);
     let directories: BTreeSet<_> = policies.iter().filter_map(|file| file.parent()).collect();
     for directory in directories {
         if directory.join("tests").is_dir() {

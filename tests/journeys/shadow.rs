@@ -37,7 +37,7 @@ struct ShadowOperator<'a> {
 }
 
 impl ShadowOperator<'_> {
-    fn ask(&self, options: &[&str]) -> wardgate_testkit::ProcessExit {
+    fn run_shadow(&self, options: &[&str]) -> wardgate_testkit::ProcessExit {
         let (data, file) = (self.app.data_dir(), self.app.data_dir().join("shadow.jwt"));
         fs::write(&file, &self.token).unwrap();
         let words = ["policy", "shadow", "--data-dir", data.to_str().unwrap()];
@@ -50,7 +50,7 @@ impl ShadowOperator<'_> {
     }
 
     fn report(&self) -> Value {
-        serde_json::from_str(&self.ask(&["--json"]).success()).unwrap()
+        serde_json::from_str(&self.run_shadow(&["--json"]).success()).unwrap()
     }
 
     async fn report_when(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
@@ -128,7 +128,7 @@ async fn a_candidate_decides_beside_the_policies_in_force_and_changes_no_answer(
         assert!(metrics.contains(&line), "{line}\n{metrics}");
     }
     assert!(metrics.contains("wardgate_policy_shadow_in_force 1"));
-    let table = operator.ask(&[]).success();
+    let table = operator.run_shadow(&[]).success();
     assert!(
         table.contains("nurse.joy") && table.contains("2 differences"),
         "{table}"
@@ -138,7 +138,7 @@ async fn a_candidate_decides_beside_the_policies_in_force_and_changes_no_answer(
         app: &app,
         token: nurse(&app),
     };
-    let refused = refused.ask(&[]);
+    let refused = refused.run_shadow(&[]);
     assert_eq!(refused.code, Some(1));
     assert!(
         refused.stderr.contains("no policy permits `nurse.joy`"),

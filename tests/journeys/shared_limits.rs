@@ -63,7 +63,7 @@ impl Caller<'_> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn three_gateways_let_one_limit_through_together_also_while_their_database_restarts() {
-    let Some(database) = Database::make().await else {
+    let Some(database) = Database::create().await else {
         return;
     };
     let proxy = DatabaseAddress::for_url(&database.url).await;

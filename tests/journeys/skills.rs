@@ -66,7 +66,7 @@ async fn start() -> (WardgateProcess, TestApp) {
     (server, app)
 }
 
-async fn ask(app: &TestApp, token: &str, method: &str, params: Value) -> Reply {
+async fn send_request(app: &TestApp, token: &str, method: &str, params: Value) -> Reply {
     app.client().modern(token, method, params).await
 }
 
@@ -74,19 +74,21 @@ async fn ask(app: &TestApp, token: &str, method: &str, params: Value) -> Reply {
 async fn what_a_skill_says_of_its_files_is_true_of_what_is_read() {
     let (_server, app) = start().await;
     let doctor = app.token("dr.yenji", "Doctor", &[]);
-    let discovered = ask(&app, &doctor, "server/discover", json!({}))
+    let discovered = send_request(&app, &doctor, "server/discover", json!({}))
         .await
         .result();
     assert_eq!(
         discovered["capabilities"]["extensions"]["io.modelcontextprotocol/skills"],
         json!({ "directoryRead": true })
     );
-    let listed = ask(&app, &doctor, "skills/list", json!({})).await.result();
+    let listed = send_request(&app, &doctor, "skills/list", json!({}))
+        .await
+        .result();
     let skills = listed["skills"].as_array().unwrap();
     let names: Vec<_> = skills.iter().map(|it| &it["frontmatter"]["name"]).collect();
     assert_eq!(names, ["billing", "news"]);
     assert_eq!(skills[1]["resources"], "dynamic");
-    let got = ask(&app, &doctor, "skills/get", json!({ "uri": BILLING }))
+    let got = send_request(&app, &doctor, "skills/get", json!({ "uri": BILLING }))
         .await
         .result();
     assert_eq!(got["skill"], skills[0]);
@@ -94,7 +96,7 @@ async fn what_a_skill_says_of_its_files_is_true_of_what_is_read() {
     let files = skills[0]["resources"].as_array().unwrap();
     assert_eq!(files.len(), 2);
     for file in files {
-        let read = ask(
+        let read = send_request(
             &app,
             &doctor,
             "resources/read",
@@ -115,7 +117,7 @@ async fn what_a_skill_says_of_its_files_is_true_of_what_is_read() {
     let mut found = Vec::new();
     let mut params = json!({ "uri": "skill://clinic/acme/billing" });
     loop {
-        let page = ask(&app, &doctor, "resources/directory/read", params.clone()).await;
+        let page = send_request(&app, &doctor, "resources/directory/read", params.clone()).await;
         let page = page.result();
         found.extend(page["resources"].as_array().unwrap().clone());
         match &page["nextCursor"] {
@@ -127,7 +129,7 @@ async fn what_a_skill_says_of_its_files_is_true_of_what_is_read() {
     assert_eq!(uris, [BILLING, "skill://clinic/acme/billing/templates"]);
     assert_eq!(found[1]["mimeType"], "inode/directory");
     let unknown = json!({ "uri": "skill://clinic/acme/nothing/SKILL.md" });
-    let unknown = ask(&app, &doctor, "skills/get", unknown).await;
+    let unknown = send_request(&app, &doctor, "skills/get", unknown).await;
     assert_eq!(unknown.error().0, -32602, "{unknown:?}");
 
     let records = app.records();
@@ -142,8 +144,10 @@ async fn what_a_skill_says_of_its_files_is_true_of_what_is_read() {
 async fn what_a_caller_may_not_read_is_in_no_skill_of_theirs() {
     let (_server, app) = start().await;
     let clerk = app.token("clerk.ana", "Clerk", &[]);
-    let listed = ask(&app, &clerk, "skills/list", json!({})).await.result();
-    let got = ask(&app, &clerk, "skills/get", json!({ "uri": BILLING }))
+    let listed = send_request(&app, &clerk, "skills/list", json!({}))
+        .await
+        .result();
+    let got = send_request(&app, &clerk, "skills/get", json!({ "uri": BILLING }))
         .await
         .result();
     for skill in [&listed["skills"][0], &got["skill"]] {
@@ -155,7 +159,7 @@ async fn what_a_caller_may_not_read_is_in_no_skill_of_theirs() {
         );
     }
     let templates = json!({ "uri": "skill://clinic/acme/billing/templates" });
-    let read = ask(&app, &clerk, "resources/directory/read", templates)
+    let read = send_request(&app, &clerk, "resources/directory/read", templates)
         .await
         .result();
     assert_eq!(read["resources"], json!([]));

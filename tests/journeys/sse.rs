@@ -25,7 +25,9 @@ impl Stream {
         let endpoint = endpoint.to_owned();
         let mut stream = Self { events, endpoint };
         let hello = json!({ "protocolVersion": "2024-11-05", "capabilities": {} });
-        let answer = stream.ask(client, token, "initialize", hello).await;
+        let answer = stream
+            .send_request(client, token, "initialize", hello)
+            .await;
         assert_eq!(answer["result"]["protocolVersion"], "2024-11-05");
         let capabilities = &answer["result"]["capabilities"];
         assert!(capabilities["prompts"].is_object());
@@ -40,7 +42,13 @@ impl Stream {
     }
 
     /// Posts a request, and returns the next message of the stream.
-    async fn ask(&mut self, client: &Client, token: &str, method: &str, params: Value) -> Value {
+    async fn send_request(
+        &mut self,
+        client: &Client,
+        token: &str,
+        method: &str,
+        params: Value,
+    ) -> Value {
         let reply = self.post(client, token, method, params).await;
         assert_eq!((reply.status, reply.body.as_str()), (202, ""));
         self.events.next_message().await.unwrap()
@@ -56,7 +64,9 @@ async fn a_client_of_the_first_version_lists_calls_and_hears_of_changes() {
     let app = TestApp::start(WARDGATE);
     let (client, token) = (app.client(), doctor(&app));
     let mut stream = Stream::open(client, &token).await;
-    let listed = stream.ask(client, &token, "tools/list", json!({})).await;
+    let listed = stream
+        .send_request(client, &token, "tools/list", json!({}))
+        .await;
     let tools = listed["result"]["tools"].as_array().unwrap();
     assert_eq!(tools.len(), 5);
     for later in ["annotations", "outputSchema", "title"] {
@@ -65,7 +75,9 @@ async fn a_client_of_the_first_version_lists_calls_and_hears_of_changes() {
             "{later}"
         );
     }
-    let called = stream.ask(client, &token, "tools/call", records()).await;
+    let called = stream
+        .send_request(client, &token, "tools/call", records())
+        .await;
     let text = called["result"]["content"][0]["text"].as_str().unwrap();
     assert!(text.contains("Hypertension"), "{text}");
     assert!(called["result"].get("structuredContent").is_none());
@@ -114,7 +126,9 @@ async fn any_gateway_takes_the_messages_of_a_stream_that_another_has() {
     }
     let token = doctor(&system);
     let mut stream = Stream::open(&near, &token).await;
-    let called = stream.ask(&far, &token, "tools/call", records()).await;
+    let called = stream
+        .send_request(&far, &token, "tools/call", records())
+        .await;
     assert_eq!(called["result"]["isError"], false, "{called}");
     let mut recorded = system.records_with(&["--tool", "get_medical_records"]);
     // Only the records of the gateways are kept. The tool-runner records the execution.
@@ -129,7 +143,9 @@ async fn any_gateway_takes_the_messages_of_a_stream_that_another_has() {
         404
     );
     // The gateway of the example does not advertise an address, but it finds the gateway of the stream from the stream's ID.
-    let pong = stream.ask(system.client(), &token, "ping", json!({})).await;
+    let pong = stream
+        .send_request(system.client(), &token, "ping", json!({}))
+        .await;
     assert_eq!(pong["result"], json!({}));
     one.kill();
     assert_eq!(

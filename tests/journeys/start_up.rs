@@ -30,7 +30,7 @@ impl Example {
     }
 
     /// Copies the example and replaces its configuration by this text.
-    fn configured(text: &str) -> Self {
+    fn with_config(text: &str) -> Self {
         let example = Self::copy();
         std::fs::write(example.path("wardgate.yaml"), text).unwrap();
         example

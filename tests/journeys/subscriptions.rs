@@ -63,7 +63,7 @@ async fn check_next(stream: &mut EventStreamClient, method: &str) {
     }
 }
 
-async fn ask(system: &impl System, token: &str, method: &str, params: Value) {
+async fn send_request(system: &impl System, token: &str, method: &str, params: Value) {
     let client = system.client();
     let reply = client.legacy(token, "2025-11-25", method, params).await;
     assert!(reply.json()["result"].is_object(), "{}", reply.body);
@@ -71,12 +71,12 @@ async fn ask(system: &impl System, token: &str, method: &str, params: Value) {
 
 async fn create(system: &impl System, token: &str, id: &str) {
     let params = json!({ "conversation_id": id });
-    ask(system, token, "memory/get_or_create", params).await;
+    send_request(system, token, "memory/get_or_create", params).await;
 }
 
 async fn add(system: &impl System, token: &str) {
     let params = json!({ "conversation_id": CHAT, "role": "user", "content": "hello" });
-    ask(system, token, "memory/add_message", params).await;
+    send_request(system, token, "memory/add_message", params).await;
 }
 
 /// Checks that clients of `near` are notified of changes made on `far`, and not of other people's conversations.
@@ -89,8 +89,8 @@ async fn hear_of_it(near: &impl System, far: &impl System) {
     ];
     let mut nurses = listen_legacy(near, &self::nurse(near)).await;
     let uri = json!({ "uri": URI });
-    ask(near, &token, "resources/subscribe", uri.clone()).await;
-    ask(near, &self::nurse(near), "resources/subscribe", uri.clone()).await;
+    send_request(near, &token, "resources/subscribe", uri.clone()).await;
+    send_request(near, &self::nurse(near), "resources/subscribe", uri.clone()).await;
     create(far, &doctor, CHAT).await;
     for stream in &mut streams {
         check_next(stream, LIST).await;
@@ -100,7 +100,7 @@ async fn hear_of_it(near: &impl System, far: &impl System) {
         check_next(stream, UPDATED).await;
     }
 
-    ask(far, &doctor, "resources/unsubscribe", uri).await;
+    send_request(far, &doctor, "resources/unsubscribe", uri).await;
     add(far, &doctor).await;
     create(far, &doctor, "another").await;
     let [modern, older] = &mut streams;
@@ -137,7 +137,7 @@ async fn what_went_unheard_while_the_memory_was_away_counts_as_changed() {
     for stream in &mut streams {
         check_next(stream, LIST).await;
     }
-    ask(
+    send_request(
         &system,
         &token,
         "resources/subscribe",
@@ -154,7 +154,7 @@ async fn what_went_unheard_while_the_memory_was_away_counts_as_changed() {
 
 #[tokio::test]
 async fn what_another_replica_changes_is_heard_of_too() {
-    let Some(database) = Database::make().await else {
+    let Some(database) = Database::create().await else {
         return;
     };
     let store = ("WARDGATE_MEMORY__STORE", database.url.as_str());

@@ -144,7 +144,7 @@ impl Cluster {
     }
 
     /// Returns how often the server greeted each name.
-    fn greeted(&self) -> HashMap<String, usize> {
+    fn count_greetings(&self) -> HashMap<String, usize> {
         let _ = &self.fixture;
         let text = std::fs::read_to_string(self.dir.path().join("record")).unwrap();
         let mut greeted = HashMap::new();
@@ -360,7 +360,7 @@ impl Call {
         let mut response = self.client.post(&headers, &call).send().await.ok();
         loop {
             if let Some(response) = response.take()
-                && let Some(end) = self.hear(response).await
+                && let Some(end) = self.read_stream(response).await
             {
                 return end;
             }
@@ -381,7 +381,7 @@ impl Call {
     }
 
     /// Reads a stream to its end, and answers the questions on it. Returns `None` if the stream broke off.
-    async fn hear(&mut self, response: reqwest::Response) -> Option<End> {
+    async fn read_stream(&mut self, response: reqwest::Response) -> Option<End> {
         if response.headers()["content-type"] == "application/json" {
             let answer = serde_json::from_slice(&response.bytes().await.ok()?).ok()?;
             return Some(self.judge(&answer));
@@ -486,7 +486,7 @@ async fn no_call_is_lost_doubled_or_answered_elsewhere_while_every_gateway_is_ki
 }
 
 async fn every_gateway_is_killed() {
-    let Some(database) = Database::make().await else {
+    let Some(database) = Database::create().await else {
         return;
     };
     let mut cluster = Cluster::start(&database.url, &[]).await;
@@ -548,7 +548,7 @@ async fn every_gateway_is_killed() {
     }
 
     let ends = std::mem::take(&mut *ends.lock().unwrap());
-    let greeted = cluster.greeted();
+    let greeted = cluster.count_greetings();
     assert_eq!(ends.len(), CLIENTS * CALLS * 3);
     for (name, end) in &ends {
         let times = greeted.get(name).copied().unwrap_or_default();

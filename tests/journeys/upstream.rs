@@ -211,7 +211,7 @@ impl Session {
         assert_eq!(self.post(app, &ready).await.status, 202);
     }
 
-    async fn ask(&self, app: &TestApp, method: &str, params: Value) -> Reply {
+    async fn send_request(&self, app: &TestApp, method: &str, params: Value) -> Reply {
         let message = json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params });
         self.post(app, &message).await
     }
@@ -222,7 +222,7 @@ impl Session {
             "arguments": { "message": "Who are you?" },
             "_meta": { "progressToken": "p" },
         });
-        self.ask(app, "tools/call", params).await
+        self.send_request(app, "tools/call", params).await
     }
 }
 
@@ -311,7 +311,7 @@ async fn a_server_sees_nothing_of_a_clients_credentials() {
     let session = Session::begin(&app, &token).await;
     session.ready(&app).await;
     session.call(&app, "test_simple_text").await;
-    session.ask(&app, "tools/list", json!({})).await;
+    session.send_request(&app, "tools/list", json!({})).await;
     modern(&app, &token, "tools/list", json!({})).await;
     modern(&app, &token, "tools/call", text_of("test_simple_text")).await;
     modern(

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use wardgate_testkit::{Reply, System, TestApp, WardgateProcess, run};
 
-use super::audit_log::{covered, verify_with};
+use super::audit_log::{verify_with, wait_until_covered};
 use super::people::{doctor, of_patient};
 use crate::WARDGATE;
 
@@ -41,7 +41,7 @@ impl WitnessedApp {
             ],
         );
         call(&app).await;
-        let key = covered(&app, 1);
+        let key = wait_until_covered(&app, 1);
         fs::write(files.path().join("witness.pem"), WITNESS_KEY).unwrap();
         let config = format!(
             "witness:\n  listen: 127.0.0.1:0\n  name: witness.example/w1\n  key_file: witness.pem\n  state_dir: seen\n  logs: [\"{key}\"]\n"
@@ -85,7 +85,7 @@ impl WitnessedApp {
     }
 
     /// Waits until a cosigned checkpoint has `size` records.
-    fn cosigned(&self, size: usize) {
+    fn wait_until_cosigned(&self, size: usize) {
         let begun = Instant::now();
         loop {
             let checkpoint = self.app.audit(&["checkpoint", "--offline", "--cosigned"]);
@@ -127,7 +127,7 @@ async fn a9_a_witness_of_its_own_cosigns_the_log_and_both_verifiers_want_its_quo
     for _ in 0..3 {
         call(&log.app).await.rows();
     }
-    log.cosigned(4);
+    log.wait_until_cosigned(4);
     let policy = log.path("policy").display().to_string();
     let with_policy = ["--policy", policy.as_str()];
     let out = log.path("cosigned");
@@ -178,7 +178,7 @@ async fn a9_a_witness_of_its_own_cosigns_the_log_and_both_verifiers_want_its_quo
     // After a restart the witness continues from the last checkpoint that it saw. Meanwhile the log is signed and not cosigned.
     log.witness.kill();
     call(&log.app).await.rows();
-    covered(&log.app, 5);
+    wait_until_covered(&log.app, 5);
     let config = log.path("wardgate.yaml");
     let address = url(&log.witness).replace("http://", "");
     let text = fs::read_to_string(&config)
@@ -186,7 +186,7 @@ async fn a9_a_witness_of_its_own_cosigns_the_log_and_both_verifiers_want_its_quo
         .replace("127.0.0.1:0", &address);
     fs::write(&config, text).unwrap();
     log.witness = start_witness(&config);
-    log.cosigned(5);
+    log.wait_until_cosigned(5);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -199,7 +199,7 @@ async fn a7_the_receipt_of_a_call_proves_its_record_and_no_other() {
         fs::write(&path, call(&app).await.json().to_string()).unwrap();
         answers.push(path.display().to_string());
     }
-    let key = covered(&app, answers.len());
+    let key = wait_until_covered(&app, answers.len());
     let proof = files.path().join("proof");
     for (number, answer) in answers.iter().enumerate() {
         fs::write(

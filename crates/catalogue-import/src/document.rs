@@ -8,8 +8,8 @@ use super::ImportError;
 pub const MAX_DOCUMENT: usize = 16 << 20;
 
 /// Parses `text`, which must contain exactly one document.
-pub(super) fn one(text: &str) -> Result<Map<String, Value>, ImportError> {
-    let mut documents = all(text)?;
+pub(super) fn parse_one(text: &str) -> Result<Map<String, Value>, ImportError> {
+    let mut documents = parse_all(text)?;
     match (documents.pop(), documents.is_empty()) {
         (Some(document), true) => Ok(document),
         (None, _) => Err(ImportError::Unreadable("it is empty".to_owned())),
@@ -20,7 +20,7 @@ pub(super) fn one(text: &str) -> Result<Map<String, Value>, ImportError> {
 }
 
 /// Parses all documents in `text`, each of which must be a map.
-pub(super) fn all(text: &str) -> Result<Vec<Map<String, Value>>, ImportError> {
+pub(super) fn parse_all(text: &str) -> Result<Vec<Map<String, Value>>, ImportError> {
     if text.len() > MAX_DOCUMENT {
         return Err(ImportError::TooLarge);
     }
@@ -76,7 +76,7 @@ fn without_comments(text: &str) -> String {
             comment.find("*/").map_or(rest.len(), |end| end + 4)
         } else {
             let length = if rest.starts_with('"') {
-                string(rest)
+                string_length(rest)
             } else {
                 1
             };
@@ -90,7 +90,7 @@ fn without_comments(text: &str) -> String {
 }
 
 /// Returns the length of the string at the beginning of `json`, including its quotes.
-fn string(json: &str) -> usize {
+fn string_length(json: &str) -> usize {
     let mut is_escaped = false;
     for (at, byte) in json.bytes().enumerate().skip(1) {
         match byte {
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     fn problem(text: &str) -> String {
-        all(text).unwrap_err().to_string()
+        parse_all(text).unwrap_err().to_string()
     }
 
     #[test]
@@ -121,9 +121,9 @@ mod tests {
             "\u{feff}{\n// one, \"two\"\n\"a\": [1, 2,], /* { */ \"url\": \"http://x/*y*/\", \"200\": true, }",
             "a: [1, 2]\nurl: http://x/*y*/\n200: true\n",
         ] {
-            assert_eq!(Value::Object(one(text).unwrap()), wanted, "{text}");
+            assert_eq!(Value::Object(parse_one(text).unwrap()), wanted, "{text}");
         }
-        assert_eq!(all("a: 1\n---\nb: 2\n---\n").unwrap().len(), 2);
+        assert_eq!(parse_all("a: 1\n---\nb: 2\n---\n").unwrap().len(), 2);
     }
 
     #[test]
@@ -135,7 +135,7 @@ mod tests {
             ("{\"a\": ", "line 1 column"),
             ("a: [", "line 1"),
         ] {
-            let problem = one(text).unwrap_err().to_string();
+            let problem = parse_one(text).unwrap_err().to_string();
             assert!(problem.contains(wanted), "{text:?}: {problem}");
         }
     }
@@ -153,7 +153,7 @@ mod tests {
         problem(&format!("{{\"a\": {}", "[".repeat(200_000)));
         problem(&"a:\n ".repeat(100_000));
         let large = format!("{{\"a\": \"{}\"}}", "x".repeat(MAX_DOCUMENT));
-        assert!(matches!(all(&large), Err(ImportError::TooLarge)));
+        assert!(matches!(parse_all(&large), Err(ImportError::TooLarge)));
     }
 
     #[test]
@@ -163,6 +163,6 @@ mod tests {
             .collect();
         let json = format!("{{{}}}", entries.join(","));
         assert!(json.len() > 10 << 20);
-        assert_eq!(one(&json).unwrap().len(), 200_000);
+        assert_eq!(parse_one(&json).unwrap().len(), 200_000);
     }
 }

@@ -88,9 +88,9 @@ impl Draft {
     pub(super) fn new(origin: &'static str) -> Self {
         Self {
             origin,
-            sources: YamlWriter::indented(2),
-            tools: YamlWriter::indented(2),
-            toolsets: YamlWriter::indented(2),
+            sources: YamlWriter::with_indent(2),
+            tools: YamlWriter::with_indent(2),
+            toolsets: YamlWriter::with_indent(2),
             tool_names: UniqueNames::default(),
             variables: BTreeMap::new(),
             notes: Vec::new(),
@@ -129,7 +129,7 @@ impl Draft {
     /// Adds the source and returns whether it was added. A source that would not load is left out.
     pub(super) fn source(&mut self, source: &SourceDraft) -> bool {
         let about = format!("source `{}`", source.name);
-        let mut entry = YamlWriter::indented(2);
+        let mut entry = YamlWriter::with_indent(2);
         write_reviews(&mut entry, &source.reviews);
         entry.map(&source.name, |writer| {
             for (key, value) in &source.fields {
@@ -165,7 +165,7 @@ impl Draft {
             );
             return false;
         }
-        let mut entry = YamlWriter::indented(2);
+        let mut entry = YamlWriter::with_indent(2);
         write_reviews(&mut entry, &tool.reviews);
         entry.item(|writer| tool.write(writer));
         let text = entry.into_text();
@@ -304,7 +304,7 @@ impl ToolDraft {
             writer.entry("result", &Value::Object(self.result.clone()));
         }
         if !self.suggestions.is_empty() {
-            let mut result = YamlWriter::indented(2);
+            let mut result = YamlWriter::with_indent(2);
             for (key, value) in &self.suggestions {
                 result.entry(key, value);
             }

@@ -45,7 +45,7 @@ const SCHEMES: [&str; 3] = ["Bearer ", "Basic ", "Token "];
 
 /// Imports the servers of a client's configuration.
 pub fn mcp_servers(text: &str) -> Result<ImportedCatalogue, ImportError> {
-    let root = Value::Object(document::one(text)?);
+    let root = Value::Object(document::parse_one(text)?);
     let servers = SECTIONS
         .iter()
         .find_map(|section| root.pointer(section)?.as_object())

@@ -129,7 +129,7 @@ fn print(entities: &BTreeMap<String, RowType>, notes: &mut Vec<ImportNote>) -> S
         // Writing to a `String` does not fail.
         let _ = writeln!(text, "\n// {}\nentity {name} {{", tools.join(", "));
         for (column, kinds) in columns {
-            let quoted = quoted(column);
+            let quoted = quote_name(column);
             let mut kinds = kinds.iter();
             let _ = match (kinds.next(), kinds.next()) {
                 (Some(AttributeType::None) | None, None) => {
@@ -185,7 +185,7 @@ fn print_arguments(arguments: &BTreeMap<String, BTreeSet<String>>) -> String {
             && !kind.is_empty()
         {
             // Writing to a `String` does not fail.
-            let _ = writeln!(text, "  {}?: {kind},", quoted(name));
+            let _ = writeln!(text, "  {}?: {kind},", quote_name(name));
         }
     }
     if text.is_empty() {
@@ -197,7 +197,7 @@ fn print_arguments(arguments: &BTreeMap<String, BTreeSet<String>>) -> String {
     )
 }
 
-fn quoted(name: &str) -> String {
+fn quote_name(name: &str) -> String {
     if is_identifier(name) {
         name.to_owned()
     } else {

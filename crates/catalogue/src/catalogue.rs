@@ -255,7 +255,7 @@ impl Catalogue {
     }
 
     /// Returns the names of the sources whose tools are imported.
-    pub fn imported(&self) -> &[String] {
+    pub fn imported_sources(&self) -> &[String] {
         &self.imported
     }
 
@@ -265,7 +265,7 @@ impl Catalogue {
     }
 
     /// Returns the names of the sources whose tools are imported and that do not answer.
-    pub fn missing(&self) -> &[String] {
+    pub fn missing_sources(&self) -> &[String] {
         &self.missing
     }
 
@@ -282,14 +282,14 @@ fn base(path: &Path) -> &Path {
 impl<'n> Parts<'n> {
     fn from_node(path: &'n Path, node: &'n Node, faults: &mut Faults) -> Option<Self> {
         let mut fields = FieldReader::new(node, "the file", faults)?;
-        let types = fields.optional("types");
+        let types = fields.take_optional("types");
         let parts = Self {
             path,
             types: read_types(types, faults),
-            classes: fields.optional("classes"),
-            sources: fields.optional("sources"),
-            toolsets: fields.optional("toolsets"),
-            tools: fields.optional("tools"),
+            classes: fields.take_optional("classes"),
+            sources: fields.take_optional("sources"),
+            toolsets: fields.take_optional("toolsets"),
+            tools: fields.take_optional("tools"),
         };
         if parts.sources.is_none() && parts.toolsets.is_none() && parts.tools.is_none() {
             faults.add(

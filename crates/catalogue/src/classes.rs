@@ -49,8 +49,8 @@ impl ClassReader {
 
 fn read_forms(class: &ColumnClass, node: &Node, faults: &mut Faults) -> Option<ClassForms> {
     let mut fields = FieldReader::new(node, class.as_str(), faults)?;
-    let kind = fields.optional("kind");
-    let [partial, generalised] = ["partial", "generalised"].map(|tier| fields.optional(tier));
+    let kind = fields.take_optional("kind");
+    let [partial, generalised] = ["partial", "generalised"].map(|tier| fields.take_optional(tier));
     fields.finish(faults);
     let kind = match kind {
         Some(node) => read_kind(node, faults)?,
@@ -127,7 +127,7 @@ fn read_measured_form(node: &Node, faults: &mut Faults) -> Option<Form> {
         "decimals",
         "bands",
     ];
-    let given = measures.map(|measure| (measure, fields.optional(measure)));
+    let given = measures.map(|measure| (measure, fields.take_optional(measure)));
     fields.finish(faults);
     let mut given = given
         .into_iter()

@@ -149,17 +149,17 @@ fn read_claim_or_choice(
     faults: &mut Faults,
 ) -> Option<DerivedValue> {
     let mut fields = FieldReader::new(node, "derive", faults)?;
-    if let Some(claim) = fields.optional("caller") {
+    if let Some(claim) = fields.take_optional("caller") {
         fields.finish(faults);
         let claim = faults.text(claim, "caller")?;
         return Some(DerivedValue::CallerClaim(claim.to_owned()));
     }
-    let argument = fields.required(
+    let argument = fields.take_required(
         "argument",
         "specify the argument that selects the value",
         faults,
     );
-    let allow = fields.required("allow", "list the allowed values", faults);
+    let allow = fields.take_required("allow", "list the allowed values", faults);
     fields.finish(faults);
     let (argument_node, allow) = (argument?, allow?);
     let argument = faults.text(argument_node, "argument")?;

@@ -31,7 +31,7 @@ impl<'n> Execution<'n> {
     ) -> Option<Self> {
         let fix = "add `type`, for example `type: sql`";
         let mut fields = FieldReader::new(node, key.name.as_str(), faults)?;
-        let kind = fields.required("type", fix, faults)?;
+        let kind = fields.take_required("type", fix, faults)?;
         let word = match &kind.value {
             Yaml::Text(word) => types.get(word.as_str()).copied(),
             _ => None,
@@ -41,7 +41,7 @@ impl<'n> Execution<'n> {
             Some(meaning) => {
                 let mut fields =
                     FieldReader::with_defaults(node, meaning, key.name.as_str(), faults)?;
-                fields.optional("type");
+                fields.take_optional("type");
                 let kind = meaning.get("type");
                 if kind.is_none() {
                     faults.add(meaning.at, "the entry of `types` has no `type`", fix);
@@ -56,7 +56,7 @@ impl<'n> Execution<'n> {
             fields,
             derive: None,
         };
-        execution.derive = execution.fields.optional("derive");
+        execution.derive = execution.fields.take_optional("derive");
         Some(execution)
     }
 

@@ -334,19 +334,19 @@ impl<'n> FieldReader<'n> {
         Some(self.entries.swap_remove(at))
     }
 
-    pub(crate) fn optional(&mut self, name: &'static str) -> Option<&'n Node> {
+    pub(crate) fn take_optional(&mut self, name: &'static str) -> Option<&'n Node> {
         self.known.push(name);
         let at = self.entries.iter().position(|(key, _)| key.name == name)?;
         Some(self.entries.swap_remove(at).1)
     }
 
-    pub(crate) fn required(
+    pub(crate) fn take_required(
         &mut self,
         name: &'static str,
         fix: &str,
         faults: &mut Faults,
     ) -> Option<&'n Node> {
-        let node = self.optional(name);
+        let node = self.take_optional(name);
         if node.is_none() {
             faults.add(self.at, format!("`{}` has no `{name}`", self.what), fix);
         }

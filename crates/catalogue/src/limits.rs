@@ -9,9 +9,9 @@ use wardgate_resilience::{BreakerSettings, LimitSettings, ParseRateError, RetryS
 
 pub(super) fn read_limits(node: &Node, faults: &mut Faults) -> Option<LimitSettings> {
     let mut fields = FieldReader::new(node, "limits", faults)?;
-    let concurrency = fields.optional("concurrency");
+    let concurrency = fields.take_optional("concurrency");
     let concurrency = concurrency.and_then(|node| count(node, "concurrency", faults));
-    let per_caller = fields.optional("per_caller").and_then(|node| {
+    let per_caller = fields.take_optional("per_caller").and_then(|node| {
         let text = faults.text(node, "per_caller")?;
         text.parse()
             .map_err(|error: ParseRateError| {
@@ -29,11 +29,11 @@ pub(super) fn read_limits(node: &Node, faults: &mut Faults) -> Option<LimitSetti
 pub(super) fn read_retry(node: &Node, faults: &mut Faults) -> Option<RetrySettings> {
     let mut fields = FieldReader::new(node, "retry", faults)?;
     let default = RetrySettings::default();
-    let attempts = fields.optional("attempts");
+    let attempts = fields.take_optional("attempts");
     let attempts = attempts.and_then(|node| count(node, "attempts", faults));
-    let first = fields.optional("first");
+    let first = fields.take_optional("first");
     let first = first.and_then(|node| faults.duration(node, "first"));
-    let longest = fields.optional("longest");
+    let longest = fields.take_optional("longest");
     let longest = longest.and_then(|node| faults.duration(node, "longest"));
     fields.finish(faults);
     Some(RetrySettings {
@@ -46,9 +46,9 @@ pub(super) fn read_retry(node: &Node, faults: &mut Faults) -> Option<RetrySettin
 pub(super) fn read_breaker(node: &Node, faults: &mut Faults) -> Option<BreakerSettings> {
     let mut fields = FieldReader::new(node, "breaker", faults)?;
     let default = BreakerSettings::default();
-    let failures = fields.optional("failures");
+    let failures = fields.take_optional("failures");
     let failures = failures.and_then(|node| count(node, "failures", faults));
-    let probe_after = fields.optional("probe_after");
+    let probe_after = fields.take_optional("probe_after");
     let probe_after = probe_after.and_then(|node| faults.duration(node, "probe_after"));
     fields.finish(faults);
     Some(BreakerSettings {

@@ -180,35 +180,35 @@ impl ResultShape {
     ) -> Option<Self> {
         let faults_before = faults.count();
         let mut fields = FieldReader::new(node, "result", faults)?;
-        let rows = fields.optional("rows");
+        let rows = fields.take_optional("rows");
         let rows = rows.and_then(|node| Selector::from_node(node, "rows", faults));
-        let columns = fields.optional("columns");
+        let columns = fields.take_optional("columns");
         let columns = columns.map(|node| read_columns(node, faults));
-        let error = fields.optional("error");
+        let error = fields.take_optional("error");
         let error = error.and_then(|node| Selector::from_node(node, "error", faults));
-        let shape_node = fields.optional("shape");
-        let text = fields.optional("text");
-        let separator = fields.optional("separator");
+        let shape_node = fields.take_optional("shape");
+        let text = fields.take_optional("text");
+        let separator = fields.take_optional("separator");
         let separator = separator.and_then(|node| faults.any_text(node, "separator"));
-        let entity = fields.optional("entity");
-        let key = fields.optional("key");
-        let row_rule = fields.optional("row_rule");
-        let require_pushdown = fields.optional("require_pushdown");
-        let time_step = fields.optional("time_step");
-        let internal = fields.optional("internal");
+        let entity = fields.take_optional("entity");
+        let key = fields.take_optional("key");
+        let row_rule = fields.take_optional("row_rule");
+        let require_pushdown = fields.take_optional("require_pushdown");
+        let time_step = fields.take_optional("time_step");
+        let internal = fields.take_optional("internal");
         let max_rows = fields
-            .optional("max_rows")
+            .take_optional("max_rows")
             .and_then(|node| read_max_rows(node, faults));
         let classes = fields
-            .optional("classes")
+            .take_optional("classes")
             .map(|node| read_classes(node, faults))
             .unwrap_or_default();
         let subjects = fields
-            .optional("subject")
+            .take_optional("subject")
             .map(|node| subject_key::read_subject_keys(node, faults))
             .unwrap_or_default();
         let empty_error = fields
-            .optional("empty")
+            .take_optional("empty")
             .and_then(|node| read_empty(node, faults));
         fields.finish(faults);
 
@@ -403,7 +403,7 @@ fn read_max_rows(node: &Node, faults: &mut Faults) -> Option<MaxRows> {
         return faults.positive(node, "max_rows").map(MaxRows::Fixed);
     };
     let mut fields = FieldReader::new(node, "max_rows", faults)?;
-    let argument = fields.required(
+    let argument = fields.take_required(
         "argument",
         "use an argument that contains the number of rows",
         faults,
@@ -496,7 +496,7 @@ fn read_row_rule(
 
 fn read_empty(node: &Node, faults: &mut Faults) -> Option<Template> {
     let mut fields = FieldReader::new(node, "empty", faults)?;
-    let error = fields.required(
+    let error = fields.take_required(
         "error",
         "add `error`, the message for a result without rows",
         faults,

@@ -345,16 +345,16 @@ impl<'s> Scanner<'s> {
             ('-', Some('-')) => (self.dash_comment(start, rest)?, SqlToken::Comment),
             ('#', _) if self.dialect == SqlDialect::Mysql => (line(rest), SqlToken::Comment),
             ('/', Some('*')) => (self.block_comment(start)?, SqlToken::Comment),
-            ('\'', _) => (self.quoted(start, 1, '\'', false)?, SqlToken::Other),
+            ('\'', _) => (self.quoted_length(start, 1, '\'', false)?, SqlToken::Other),
             ('e' | 'E', Some('\'')) if self.dialect == SqlDialect::Postgres => {
-                (self.quoted(start, 2, '\'', true)?, SqlToken::Other)
+                (self.quoted_length(start, 2, '\'', true)?, SqlToken::Other)
             }
-            ('"', _) => (self.quoted(start, 1, '"', false)?, SqlToken::Other),
+            ('"', _) => (self.quoted_length(start, 1, '"', false)?, SqlToken::Other),
             ('`', _) if self.dialect != SqlDialect::Postgres => {
-                (self.quoted(start, 1, '`', false)?, SqlToken::Other)
+                (self.quoted_length(start, 1, '`', false)?, SqlToken::Other)
             }
             ('[', _) if self.dialect == SqlDialect::Sqlite => {
-                (self.quoted(start, 1, ']', false)?, SqlToken::Other)
+                (self.quoted_length(start, 1, ']', false)?, SqlToken::Other)
             }
             (':', Some(':')) => (2, SqlToken::Other),
             (':', Some(next)) if is_word_start(next) => {
@@ -362,7 +362,7 @@ impl<'s> Scanner<'s> {
                 (1 + name.len(), SqlToken::Param(name))
             }
             ('{' | '}', _) => {
-                let name = self.braced(start, rest)?;
+                let name = self.braced_name(start, rest)?;
                 (name.len() + 2, SqlToken::Name(name))
             }
             ('$' | '@', _) if self.dialect == SqlDialect::Mysql => {
@@ -373,9 +373,11 @@ impl<'s> Scanner<'s> {
                 ));
             }
             ('$', Some(next)) if next == '$' || is_word_start(next) => self.dollar(start, rest)?,
-            ('$', Some(next)) if next.is_ascii_digit() => (numbered(rest), SqlToken::Placeholder),
+            ('$', Some(next)) if next.is_ascii_digit() => {
+                (placeholder_length(rest), SqlToken::Placeholder)
+            }
             ('?', _) if self.dialect != SqlDialect::Postgres => {
-                (numbered(rest), SqlToken::Placeholder)
+                (placeholder_length(rest), SqlToken::Placeholder)
             }
             ('@', _) if self.dialect == SqlDialect::Sqlite => return Err(self.placeholder(start)),
             (c, _) if is_word_start(c) || c.is_ascii_digit() => {
@@ -406,7 +408,7 @@ impl<'s> Scanner<'s> {
     }
 
     /// Returns the name in the braces at the beginning of `rest`.
-    fn braced(&self, start: usize, rest: &'s str) -> Result<&'s str, BadStatement> {
+    fn braced_name(&self, start: usize, rest: &'s str) -> Result<&'s str, BadStatement> {
         let name = word(&rest[1..]);
         let is_name = rest.starts_with('{') && !name.is_empty();
         if is_name && rest[1 + name.len()..].starts_with('}') {
@@ -438,7 +440,7 @@ impl<'s> Scanner<'s> {
 
     /// Returns the length of a quoted text whose opening quote ends at `start + opening`. A doubled quote is part of the
     /// text.
-    fn quoted(
+    fn quoted_length(
         &self,
         start: usize,
         opening: usize,
@@ -534,7 +536,7 @@ fn line(text: &str) -> usize {
 }
 
 /// Returns the length of the placeholder at the beginning of `text`: one character, and a number if one follows.
-fn numbered(text: &str) -> usize {
+fn placeholder_length(text: &str) -> usize {
     let digits = text[1..].find(|c: char| !c.is_ascii_digit());
     digits.map_or(text.len(), |length| 1 + length)
 }

@@ -41,7 +41,8 @@ fn read_one(node: &Node, faults: &mut Faults) -> Option<SubjectKey> {
         return Some(SubjectKey::Column(column.to_owned()));
     };
     let mut fields = FieldReader::new(node, "subject", faults)?;
-    let argument = fields.required("argument", "use the argument that contains the key", faults);
+    let argument =
+        fields.take_required("argument", "use the argument that contains the key", faults);
     fields.finish(faults);
     let argument = argument?;
     Some(SubjectKey::Argument {

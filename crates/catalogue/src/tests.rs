@@ -55,7 +55,7 @@ fn parse(text: &str) -> Result<Catalogue, Vec<Fault>> {
     Catalogue::parse(&[file(text)], &variables())
 }
 
-fn shown(faults: &[Fault]) -> String {
+fn format_faults(faults: &[Fault]) -> String {
     faults
         .iter()
         .map(|fault| fault.to_string() + "\n")
@@ -245,7 +245,7 @@ fn every_fault_names_its_line_and_the_fix() {
     for (from, to) in FAULTS {
         assert!(GOOD.contains(from), "{from}");
         let faults = parse(&GOOD.replacen(from, to, 1)).expect_err(to);
-        writeln!(report, "# {}\n{}", to.trim(), shown(&faults)).unwrap();
+        writeln!(report, "# {}\n{}", to.trim(), format_faults(&faults)).unwrap();
     }
     insta::assert_snapshot!(report);
 }
@@ -258,9 +258,9 @@ fn a_tool_that_requires_pushdown_needs_a_statement_whose_rows_the_rule_restricts
     let unrestricted = required.replacen("AND :row_rule", "OR :row_rule", 1);
     let faults = parse(&unrestricted).expect_err("the statement can return any row");
     assert!(
-        shown(&faults).contains("`require_pushdown` requires a statement"),
+        format_faults(&faults).contains("`require_pushdown` requires a statement"),
         "{}",
-        shown(&faults)
+        format_faults(&faults)
     );
 }
 
@@ -286,16 +286,20 @@ fn a_tag_that_the_counters_of_policies_cannot_name_is_a_fault_at_its_place() {
     ];
     for (from, to, line) in places {
         let catalogue = |tag: &str| parse(&GOOD.replacen(from, &to.replace("TAG", tag), 1));
-        let good = catalogue("bulk mail").map_err(|faults| shown(&faults));
+        let good = catalogue("bulk mail").map_err(|faults| format_faults(&faults));
         assert_eq!(good.err(), None);
         for (tag, problem) in [
             ("a,b", "the tag `a,b` contains a comma"),
             (" a", "the tag ` a` begins or ends with white space"),
         ] {
             let faults = catalogue(tag).expect_err(tag);
-            assert_eq!(faults.len(), 1, "{}", shown(&faults));
-            assert_eq!(faults[0].line, line, "{}", shown(&faults));
-            assert!(shown(&faults).contains(problem), "{}", shown(&faults));
+            assert_eq!(faults.len(), 1, "{}", format_faults(&faults));
+            assert_eq!(faults[0].line, line, "{}", format_faults(&faults));
+            assert!(
+                format_faults(&faults).contains(problem),
+                "{}",
+                format_faults(&faults)
+            );
         }
     }
 }
@@ -318,15 +322,15 @@ fn a_source_whose_tag_the_counters_of_policies_cannot_name_is_a_fault_at_its_nam
         ),
     ] {
         let faults = catalogue(name, server).expect_err(name);
-        assert_eq!(faults.len(), 1, "{}", shown(&faults));
+        assert_eq!(faults.len(), 1, "{}", format_faults(&faults));
         assert_eq!(faults[0].line, 3);
         assert!(faults[0].problem.starts_with(problem), "{}", faults[0]);
         assert!(faults[0].fix.starts_with("rename the source"));
         // Only the offers of MCP servers have such a tag.
         let database = catalogue(name, "{ type: sqlite, url: \"sqlite:other.db\" }");
-        assert_eq!(database.err().map(|faults| shown(&faults)), None);
+        assert_eq!(database.err().map(|faults| format_faults(&faults)), None);
     }
-    let good = catalogue("up-1.down", server).map_err(|faults| shown(&faults));
+    let good = catalogue("up-1.down", server).map_err(|faults| format_faults(&faults));
     assert_eq!(good.err(), None);
 }
 
@@ -347,10 +351,10 @@ fn a_statement_with_too_many_texts_is_a_fault() {
             .replace("FROM rows", "FROM {a}, {b}");
         let faults = parse(&text).err().unwrap_or_default();
         assert_eq!(
-            shown(&faults).contains("more than 64 variants"),
+            format_faults(&faults).contains("more than 64 variants"),
             is_fault,
             "{}",
-            shown(&faults)
+            format_faults(&faults)
         );
         assert_eq!(!faults.is_empty(), is_fault);
     }
@@ -409,9 +413,9 @@ fn files_of_a_directory_are_one_catalogue() {
     });
     let faults = Catalogue::parse(&twice, &variables()).unwrap_err();
     assert!(
-        shown(&faults).starts_with("c.yaml:3:3: another file defines a source `main`"),
+        format_faults(&faults).starts_with("c.yaml:3:3: another file defines a source `main`"),
         "{}",
-        shown(&faults)
+        format_faults(&faults)
     );
 }
 
@@ -437,7 +441,7 @@ fn several_faults_are_shown_at_once() {
         .replace("entity: Row", "entity: \"Row rule\"")
         .replace("source: main", "source: other");
     let faults = parse(&text).unwrap_err();
-    assert_eq!(faults.len(), 4, "{}", shown(&faults));
+    assert_eq!(faults.len(), 4, "{}", format_faults(&faults));
     let lines: Vec<_> = faults.iter().map(|fault| fault.line).collect();
     assert!(lines.is_sorted(), "{lines:?}");
 }
@@ -470,11 +474,13 @@ fn what_is_no_catalogue_at_all_is_a_fault_too() {
 fn two_tools_cannot_share_a_name() {
     let tool = GOOD.split_once("tools:\n").unwrap().1;
     let faults = parse(&format!("{GOOD}{}", tool.replace("read_rows", "other"))).unwrap_err();
-    assert!(shown(&faults).contains("the name `list_rows` is already used by tool `read_rows`"));
+    assert!(
+        format_faults(&faults).contains("the name `list_rows` is already used by tool `read_rows`")
+    );
 }
 
 /// Returns every example catalogue in `deploy/examples`, with its path.
-fn shipped() -> Vec<(PathBuf, String)> {
+fn read_examples() -> Vec<(PathBuf, String)> {
     let mut directories = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/examples")];
     let mut found = Vec::new();
     while let Some(directory) = directories.pop() {
@@ -510,7 +516,7 @@ fn the_published_schema_knows_what_the_catalogue_knows() {
     };
     check("good", GOOD);
     check("foreign", FOREIGN);
-    for (path, text) in shipped() {
+    for (path, text) in read_examples() {
         check(&path.display().to_string(), &text);
         assert!(
             text.starts_with("# yaml-language-server: $schema="),
@@ -547,7 +553,7 @@ fn skills_are_offered_with_the_resources_they_are_made_of() {
             "sources:\n  up: {{ type: mcp, url: 'https://up.example/mcp', skills: all{more} }}\n"
         )
     };
-    let faults = shown(&parse(&text("")).expect_err("no resources"));
+    let faults = format_faults(&parse(&text("")).expect_err("no resources"));
     assert!(faults.contains("offers skills"), "{faults}");
     assert!(faults.contains("resources: all"), "{faults}");
     assert!(parse(&text(", resources: all")).is_ok());
@@ -556,7 +562,8 @@ fn skills_are_offered_with_the_resources_they_are_made_of() {
 
 #[test]
 fn a_required_member_that_no_call_can_have_is_a_fault_at_its_place() {
-    let told = |from: &str, to: &str| shown(&parse(&GOOD.replacen(from, to, 1)).unwrap_err());
+    let told =
+        |from: &str, to: &str| format_faults(&parse(&GOOD.replacen(from, to, 1)).unwrap_err());
     let line = 1 + GOOD
         .lines()
         .position(|line| line.contains("required: [zone]"))
@@ -614,7 +621,7 @@ fn whose_rows_a_result_has_is_told_by_columns_and_arguments() {
     assert_eq!(told("{ argument: zone }"), owned(&[("A", 3)]));
     let both = told("[owner, { argument: zone }]");
     assert_eq!(both, owned(&[("A", 0), ("ada", 2), ("bob", 1)]));
-    let faults = shown(&with("{ argument: owner }").unwrap_err());
+    let faults = format_faults(&with("{ argument: owner }").unwrap_err());
     assert!(
         faults.contains("`owner` is not a property of `input_schema`"),
         "{faults}"

@@ -180,49 +180,49 @@ impl Tool {
     pub(super) fn from_node(node: &Node, file: &ToolFile<'_>, faults: &mut Faults) -> Option<Self> {
         let mut fields = FieldReader::new(node, what(node), faults)?;
         let name = fields
-            .required("name", "add a `name`", faults)
+            .take_required("name", "add a `name`", faults)
             .and_then(|node| name(node, faults));
         let aliases = fields
-            .optional("aliases")
+            .take_optional("aliases")
             .map(|node| aliases(node, faults))
             .unwrap_or_default();
-        let title = fields.optional("title");
-        let description = fields.optional("description");
+        let title = fields.take_optional("title");
+        let description = fields.take_optional("description");
         let texts: [Option<&str>; 2] = [
             title.and_then(|node| faults.text(node, "title")),
             description.and_then(|node| faults.text(node, "description")),
         ];
         let tags = fields
-            .optional("tags")
+            .take_optional("tags")
             .map(|node| faults.tags(node))
             .unwrap_or_default();
-        let annotations = fields.optional("annotations");
+        let annotations = fields.take_optional("annotations");
         let hints = annotations.map(|node| Hints::from_node(node, faults));
         let hints = hints.unwrap_or_default();
-        let input_node = fields.required(
+        let input_node = fields.take_required(
             "input_schema",
             "add `input_schema: { type: object, properties: {} }`",
             faults,
         );
         let input = input_node.and_then(|node| schema::read_input_schema(node, faults));
-        let output = fields.optional("output_schema");
+        let output = fields.take_optional("output_schema");
         if let Some(output) = output {
             schema::compile(output, "output_schema", faults);
         }
-        let examples = fields.optional("examples");
+        let examples = fields.take_optional("examples");
         if let Some((examples, input)) = examples.zip(input.as_ref()) {
             check_examples(examples, input, faults);
         }
         let time_limit = fields
-            .optional("time_limit")
+            .take_optional("time_limit")
             .and_then(|node| time_limit(node, faults));
         let limits = fields
-            .optional("limits")
+            .take_optional("limits")
             .and_then(|node| read_limits(node, faults));
         let cache = fields
-            .optional("cache")
+            .take_optional("cache")
             .and_then(|node| cache(node, hints.read_only, faults));
-        let result_node = fields.optional("result");
+        let result_node = fields.take_optional("result");
         let execute = fields.take_entry("execute", is_execute);
         fields.finish(faults);
         let execute = execute.or_else(|| miss_execute(node, faults))?;
@@ -325,11 +325,11 @@ impl Hints {
         let Some(mut fields) = FieldReader::new(node, "annotations", faults) else {
             return Self::default();
         };
-        if let Some(title) = fields.optional("title") {
+        if let Some(title) = fields.take_optional("title") {
             faults.text(title, "title");
         }
         let mut hint = |name| {
-            let node = fields.optional(name)?;
+            let node = fields.take_optional(name)?;
             faults.boolean(node, name)
         };
         let hints = Self {
@@ -374,8 +374,8 @@ fn check_examples(node: &Node, input: &InputSchema, faults: &mut Faults) {
         let Some(mut fields) = FieldReader::new(example, "examples", faults) else {
             continue;
         };
-        let arguments = fields.required("arguments", "add the arguments of the call", faults);
-        if let Some(description) = fields.optional("description") {
+        let arguments = fields.take_required("arguments", "add the arguments of the call", faults);
+        if let Some(description) = fields.take_optional("description") {
             faults.text(description, "description");
         }
         fields.finish(faults);

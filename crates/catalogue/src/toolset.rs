@@ -41,10 +41,10 @@ impl Toolset {
             let Some(mut fields) = FieldReader::new(node, what, faults) else {
                 continue;
             };
-            let description = fields.optional("description");
+            let description = fields.take_optional("description");
             let description = description.and_then(|node| faults.text(node, "description"));
-            let named = fields.optional("tools");
-            let tags = fields.optional("tags").map(|node| faults.tags(node));
+            let named = fields.take_optional("tools");
+            let tags = fields.take_optional("tags").map(|node| faults.tags(node));
             fields.finish(faults);
             if !is_name(&key.name) || known.iter().any(|other| other.name == key.name) {
                 faults.add(

@@ -131,7 +131,7 @@ mod tests {
         Catalogue::parse(&[file], &BTreeMap::new()).unwrap()
     }
 
-    fn shown(faults: &[Fault]) -> Vec<String> {
+    fn format_faults(faults: &[Fault]) -> Vec<String> {
         faults.iter().map(ToString::to_string).collect()
     }
 
@@ -140,7 +140,8 @@ mod tests {
 
     #[test]
     fn columns_without_a_class_are_named_with_the_line_that_lacks_them() {
-        let found = |result: &str| shown(&catalogue(STATEMENT, result).unclassified_columns());
+        let found =
+            |result: &str| format_faults(&catalogue(STATEMENT, result).unclassified_columns());
         assert_eq!(
             found("    result: { classes: { id: none } }\n"),
             [concat!(
@@ -160,7 +161,7 @@ mod tests {
     #[test]
     fn a_tool_whose_columns_only_its_source_knows_is_named_where_it_classifies_none() {
         let all = r#"{ type: sql, source: main, statement: "SELECT * FROM rows" }"#;
-        let found = shown(&catalogue(all, "").unclassified_columns());
+        let found = format_faults(&catalogue(all, "").unclassified_columns());
         assert_eq!(found.len(), 1);
         assert!(found[0].contains("no column of tool `read_rows` has a class"));
         let some = catalogue(all, "    result: { classes: { id: none } }\n");
@@ -173,7 +174,7 @@ mod tests {
     fn a_program_has_the_one_column_of_its_output() {
         let found = |output: &str| {
             let execute = format!("{{ type: command, argv: [uptime], output: {output} }}");
-            shown(&catalogue(&execute, "").unclassified_columns()).concat()
+            format_faults(&catalogue(&execute, "").unclassified_columns()).concat()
         };
         assert!(
             found("lines").contains("column `line` of tool"),
@@ -191,7 +192,7 @@ mod tests {
             let result = format!(
                 "    annotations: {{ readOnlyHint: true }}\n    result: {{ entity: Row, key: id, {row_rule} classes: {{ id: none }} }}\n"
             );
-            shown(catalogue(&execute, &result).warnings())
+            format_faults(catalogue(&execute, &result).warnings())
         };
         let marked = "row_rule: { zone: zone },";
         assert_eq!(
@@ -240,7 +241,7 @@ mod tests {
             let path = PathBuf::from("tools.yaml");
             let faults =
                 Catalogue::parse(&[FileText { path, text }], &BTreeMap::new()).unwrap_err();
-            let told = shown(&faults).concat();
+            let told = format_faults(&faults).concat();
             assert!(told.contains("tools.yaml:6:"), "{told}");
             assert!(told.contains("is inside quotes"), "{told}");
         }

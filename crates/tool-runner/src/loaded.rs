@@ -221,7 +221,8 @@ impl LoadedCatalogue {
         shared: &SharedState,
         previous: Option<&Self>,
     ) -> Result<Self, Error> {
-        let (imported, missing) = (catalogue.imported().to_vec(), catalogue.missing().to_vec());
+        let imported = catalogue.imported_sources().to_vec();
+        let missing = catalogue.missing_sources().to_vec();
         let instructions = catalogue.instructions().clone();
         let secret_files = catalogue.secret_files().to_vec();
         let forms = Arc::clone(catalogue.forms());

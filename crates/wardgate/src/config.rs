@@ -406,7 +406,7 @@ impl Settings {
 
     /// Reads the service's own settings if this process does the wiring itself. `fill` adds values that the file does not
     /// set.
-    pub(crate) fn unwired<T: DeserializeOwned>(
+    pub(crate) fn own_settings<T: DeserializeOwned>(
         &self,
         name: &str,
         fill: impl FnOnce(&mut Dict),
@@ -442,7 +442,7 @@ impl Settings {
     }
 
     /// Returns the whole configuration.
-    pub(crate) fn all(&self) -> Result<Value, Error> {
+    pub(crate) fn to_value(&self) -> Result<Value, Error> {
         self.figment
             .extract()
             .map_err(|error| self.wrong("", &error))
@@ -509,7 +509,7 @@ impl Settings {
     }
 
     /// Adds the position of a key to `error`, which names the key with its section (`gateway.public_url: …`).
-    pub(crate) fn located(&self, section: &str, error: &dyn std::error::Error) -> Error {
+    pub(crate) fn locate_error(&self, section: &str, error: &dyn std::error::Error) -> Error {
         let message = crate::with_causes(error);
         let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '[' | ']');
         let mut words = message.split(|c: char| !is_word(c));

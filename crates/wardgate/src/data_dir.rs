@@ -57,7 +57,7 @@ impl DataDir {
 
     /// Opens an existing directory. Returns an error if it is missing, so that a mistyped name does not create an empty
     /// one.
-    pub(crate) fn existing(path: &Path) -> Result<Self, Error> {
+    pub(crate) fn open_existing(path: &Path) -> Result<Self, Error> {
         match fs::metadata(path) {
             Ok(_) => Ok(Self(path.to_owned())),
             Err(source) => Err(Error::Io {

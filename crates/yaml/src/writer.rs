@@ -26,7 +26,7 @@ pub struct YamlWriter {
 
 impl YamlWriter {
     /// Creates a writer whose lines are indented by `indent` spaces.
-    pub fn indented(indent: usize) -> Self {
+    pub fn with_indent(indent: usize) -> Self {
         Self {
             indent,
             ..Self::default()
@@ -123,7 +123,7 @@ impl YamlWriter {
                 self.block(head, &format!("|{chomp}"), text.lines());
             }
             Value::String(text) if text.len() > room && is_foldable(text) => {
-                let lines = wrapped(text, WIDTH.saturating_sub(self.indent + 2));
+                let lines = wrap_text(text, WIDTH.saturating_sub(self.indent + 2));
                 self.block(head, ">-", lines.iter().map(String::as_str));
             }
             Value::Object(members) if !members.is_empty() && !fits(value, room) => {
@@ -214,7 +214,7 @@ fn inline(value: &Value) -> String {
         Value::Bool(truth) => truth.to_string(),
         Value::Number(number) => number.to_string(),
         Value::String(text) if is_plain(text) => text.clone(),
-        Value::String(text) => quoted(text),
+        Value::String(text) => quote(text),
         Value::Array(items) => {
             let items: Vec<_> = items.iter().map(inline).collect();
             format!("[{}]", items.join(", "))
@@ -243,7 +243,7 @@ fn is_plain(text: &str) -> bool {
         && !WORDS.iter().any(|word| word.eq_ignore_ascii_case(text))
 }
 
-fn quoted(text: &str) -> String {
+fn quote(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {
         match c {
@@ -284,7 +284,7 @@ fn is_foldable(text: &str) -> bool {
         && find_invisible(text).next().is_none()
 }
 
-fn wrapped(text: &str, width: usize) -> Vec<String> {
+fn wrap_text(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
         if let Some(line) = lines.last_mut() {
@@ -310,8 +310,8 @@ mod tests {
 
     use super::*;
 
-    fn written(value: &Value) -> String {
-        let mut writer = YamlWriter::indented(2);
+    fn write_value(value: &Value) -> String {
+        let mut writer = YamlWriter::with_indent(2);
         writer.map("outer", |writer| writer.entry("key", value));
         writer.into_text()
     }
@@ -408,9 +408,13 @@ mod tests {
             "a\n#b",
             "a:\n- b",
         ] {
-            assert_eq!(read_value(&written(&json!(text))), json!(text), "{text:?}");
+            assert_eq!(
+                read_value(&write_value(&json!(text))),
+                json!(text),
+                "{text:?}"
+            );
             let nested = json!({ text: [text, { text: text }] });
-            assert_eq!(read_value(&written(&nested)), nested, "{text:?}");
+            assert_eq!(read_value(&write_value(&nested)), nested, "{text:?}");
         }
     }
 
@@ -426,7 +430,7 @@ mod tests {
                 json!(text), json!(words), json!(number), json!(fraction),
                 json!({ &text: [&words, number, { &words: &text }], "deep": { "a": { "b": { &text: fraction } } } }),
             ] {
-                prop_assert_eq!(&read_value(&written(&value)), &value);
+                prop_assert_eq!(&read_value(&write_value(&value)), &value);
                 let mut writer = YamlWriter::default();
                 writer.document(&value);
                 prop_assert_eq!(serde_saphyr::from_str::<Value>(writer.text()).unwrap(), value);

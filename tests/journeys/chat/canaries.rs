@@ -15,7 +15,7 @@ use wardgate_testkit::{Reply, System, TestApp};
 use super::super::collector::collector;
 use super::super::extra_tools::{LOOK_OFTEN, add_with_source};
 use super::super::people::doctor;
-use super::{PersonMessage, Piece, Provider, finish, hear};
+use super::{PersonMessage, Piece, Provider, collect_events, finish};
 use crate::WARDGATE;
 
 /// A text in everything that is planted, and in nothing else.
@@ -221,10 +221,10 @@ async fn session(app: &TestApp, provider: &Provider, heard: &ReceivedText) {
             id: "question-1".to_owned(),
             text: "kanarie-question".to_owned(),
         };
-        let events = hear(app, &token, &message).await;
+        let events = collect_events(app, &token, &message).await;
         assert_eq!(finish(&events), end, "{events:?}");
     }
-    let asked = serde_json::to_string(&provider.asked()).unwrap();
+    let asked = serde_json::to_string(&provider.requests()).unwrap();
     assert!(asked.contains("kanarie-question"));
     assert!(
         asked.contains("kanarie-row"),

@@ -5,7 +5,7 @@ use wardgate_testkit::TestApp;
 
 use super::super::collector::collector;
 use super::super::people::{doctor, of_patient};
-use super::{Piece, Provider, finish, hear, person_message};
+use super::{Piece, Provider, collect_events, finish, person_message};
 use crate::WARDGATE;
 
 /// Texts from the message, the arguments, the tool result and the answer.
@@ -28,7 +28,7 @@ async fn contents_are_in_traces_only_of_who_asks_for_them_and_in_no_log() {
         environment.extend(setting);
         let mut app = TestApp::start_with(WARDGATE, &environment);
         let token = doctor(&app);
-        let events = hear(&app, &token, &person_message("kiwiquestion")).await;
+        let events = collect_events(&app, &token, &person_message("kiwiquestion")).await;
         assert_eq!(finish(&events), "stop");
         assert_eq!(app.process.terminate().code(), Some(0));
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use wardgate_testkit::{System, TestApp, run, until};
 
 use super::super::people::{nurse, tool_manager};
-use super::{Piece, Provider, finish, hear, offered, person_message, start};
+use super::{Piece, Provider, collect_events, finish, offered_tools, person_message, start};
 use crate::WARDGATE;
 
 const SHIFTS: &str = "get_shifts";
@@ -35,9 +35,9 @@ async fn a_tool_that_is_switched_off_is_gone_from_the_next_turn_though_its_list_
         turns += 1;
         let mut message = person_message("Hello?");
         message.conversation = format!("visit-{turns}");
-        let events = hear(&app, &token, &message).await;
+        let events = collect_events(&app, &token, &message).await;
         assert_eq!(finish(&events), "stop");
-        offered(&provider)
+        offered_tools(&provider)
     };
 
     let mut asked = (0, Instant::now());

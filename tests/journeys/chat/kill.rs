@@ -17,7 +17,7 @@ use wardgate_testkit::{SeparateProcesses, System, WardgateProcess, until};
 use super::super::extra_tools::{Counter, LOOK_OFTEN};
 use super::super::people::{doctor, of_patient};
 use super::provider::{Piece, Provider, ScriptPosition};
-use super::talk::{PersonMessage, finish, of_type, say, text};
+use super::talk::{PersonMessage, finish, of_type, send_message, text};
 use super::{context, roles};
 use crate::{REPOSITORY, WARDGATE};
 
@@ -150,7 +150,7 @@ impl Ward {
     }
 
     /// Returns how often the tool wrote `note`.
-    async fn written(&mut self, note: &str) -> usize {
+    async fn count_notes(&mut self, note: &str) -> usize {
         let notes = self.counter.notes().await;
         notes.iter().filter(|written| *written == note).count()
     }
@@ -174,25 +174,27 @@ impl Ward {
                 Piece::Text("She has hypertension."),
             ],
         ]);
-        self.provider.hold(BOUNDARIES[boundary]);
-        let asked = self.provider.asked().len();
+        self.provider.hold_responses(BOUNDARIES[boundary]);
+        let asked = self.provider.requests().len();
         let mut acknowledged = BTreeMap::new();
-        let first = say(self.agent.base(), &self.token, &message).await;
+        let first = send_message(self.agent.base(), &self.token, &message).await;
         let mut first = first.expect("everything runs");
         if boundary == 0 {
-            self.provider.is_asked(asked).await;
+            self.provider.wait_for_request(asked).await;
         }
         while first.seen.len() < boundary {
             assert!(first.next().await.is_some(), "{note}: {:?}", first.seen);
         }
         self.replace(service).await;
-        self.provider.hold(None);
+        self.provider.hold_responses(None);
         let first = first.rest().await;
         acknowledge(&mut acknowledged, &first);
 
         // The message is sent again at least once, even if the answer had arrived.
         let events = until("the answer is whole", async || {
-            let events = say(self.agent.base(), &self.token, &message).await.ok()?;
+            let events = send_message(self.agent.base(), &self.token, &message)
+                .await
+                .ok()?;
             let events = events.rest().await;
             acknowledge(&mut acknowledged, &events);
             // While the memory service cannot reach the policy service, it withholds the results of tools.
@@ -215,7 +217,7 @@ impl Ward {
         acknowledged: &BTreeMap<String, Value>,
     ) {
         let kept = context(&self.system, &self.token, &message.conversation).await;
-        let written = self.written(note).await;
+        let written = self.count_notes(note).await;
         let mut expected = vec!["user"];
         for (result, dies_with) in of_type(events, "tool_result").into_iter().zip(CALLS) {
             expected.push("assistant");

@@ -71,19 +71,19 @@ impl Provider {
     }
 
     /// Makes responses wait before this position.
-    pub(super) fn hold(&self, position: Option<ScriptPosition>) {
+    pub(super) fn hold_responses(&self, position: Option<ScriptPosition>) {
         self.held.send_replace(position);
     }
 
     /// Returns the bodies of all requests so far.
-    pub(super) fn asked(&self) -> Vec<Value> {
+    pub(super) fn requests(&self) -> Vec<Value> {
         self.play.lock().unwrap().asked.clone()
     }
 
     /// Waits until there are more than `before` requests.
-    pub(super) async fn is_asked(&self, before: usize) {
+    pub(super) async fn wait_for_request(&self, before: usize) {
         until("the model is asked", async || {
-            (self.asked().len() > before).then_some(())
+            (self.requests().len() > before).then_some(())
         })
         .await;
     }

@@ -26,7 +26,7 @@ pub(super) struct Events {
 }
 
 /// Sends a message to the agent at `base`.
-pub(super) async fn say(
+pub(super) async fn send_message(
     base: &str,
     token: &str,
     message: &PersonMessage,

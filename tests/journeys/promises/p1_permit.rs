@@ -154,11 +154,11 @@ fn caller(
 ) -> Caller {
     let claims: Vec<_> = attribute.into_iter().collect();
     let token = BearerToken::new(&system.token(subject, role, &claims));
-    invented(subject, role, attribute).with_token(token)
+    invented_caller(subject, role, attribute).with_token(token)
 }
 
 /// Returns a caller for whom no issuer issued a token.
-fn invented(subject: &str, role: &str, attribute: Option<(&str, &str)>) -> Caller {
+fn invented_caller(subject: &str, role: &str, attribute: Option<(&str, &str)>) -> Caller {
     let attributes =
         attribute.map(|(name, value)| (name.to_owned(), AttributeValue::Text(value.to_owned())));
     Caller::from_verified(CallerClaims {
@@ -192,7 +192,7 @@ async fn the_gateways_key_alone_invents_no_caller_and_runs_nothing_off_the_recor
 
     // The caller is invented: without a token, with a token of an untrusted issuer, and with another person's token.
     let doctor = caller(&system, "dr.yenji", "Doctor", None);
-    let nobody = invented("dr.yenji", "Doctor", None);
+    let nobody = invented_caller("dr.yenji", "Doctor", None);
     let forged = nobody
         .clone()
         .with_token(forged_token("dr.yenji", "Doctor"));
@@ -321,7 +321,7 @@ async fn p1_no_permit_no_run() {
     let (records, overview) = ("get_medical_records", "get_patient_overview");
     let doctor = caller(&system, "dr.yenji", "Doctor", None);
     let nurse = caller(&system, "nurse.joy", "Nurse", Some(("ward", "W2")));
-    let demoted = invented("dr.yenji", "Nurse", None);
+    let demoted = invented_caller("dr.yenji", "Nurse", None);
     let patient = caller(
         &system,
         "patient.nugwi",

@@ -331,7 +331,7 @@ async fn security_tools(search: &Arc<IdentifierSearch>) -> String {
     for (name, settings) in SECURITY_TOOLS {
         let search = Arc::clone(search);
         let take = async move |body: Bytes| {
-            search.look(name, &body);
+            search.search_bytes(name, &body);
             StatusCode::OK
         };
         let address = serve(Router::new().fallback(take)).await;
@@ -364,10 +364,10 @@ async fn look_at_processes(search: &IdentifierSearch, system: &mut SeparateProce
     let accept = [("accept", "application/openmetrics-text")];
     for probes in system.all_probes() {
         let metrics = probes.send("GET", "/metrics", &accept, "").await;
-        search.look("metrics", metrics.body.as_bytes());
+        search.search_bytes("metrics", metrics.body.as_bytes());
     }
     for process in system.processes() {
-        search.look("logs", process.take_log().as_bytes());
+        search.search_bytes("logs", process.take_log().as_bytes());
     }
 }
 
@@ -388,7 +388,7 @@ async fn look_at_record(search: &IdentifierSearch, system: &SeparateProcesses) {
         (copied_records(&store).await >= size).then_some(())
     })
     .await;
-    search.look(
+    search.search_bytes(
         "what operators read",
         system.query(&["-o", "jsonl"]).success().as_bytes(),
     );
@@ -407,7 +407,7 @@ fn is_store(name: &str) -> bool {
 async fn p4_no_identifier_of_any_kind_is_in_a_log_metric_trace_record_or_copy_of_it() {
     let search = Arc::new(IdentifierSearch::new());
     let of_traces = Arc::clone(&search);
-    let collector = collector_for(move |spans| of_traces.look("traces", spans)).await;
+    let collector = collector_for(move |spans| of_traces.search_bytes("traces", spans)).await;
     let exports = security_tools(&search).await;
     let (upstreams, asked) = FailingUpstreams::serve().await;
     let environment = [
@@ -419,7 +419,7 @@ async fn p4_no_identifier_of_any_kind_is_in_a_log_metric_trace_record_or_copy_of
     ];
     let mut system =
         SeparateProcesses::start_with(WARDGATE, REPOSITORY.as_ref(), &environment).await;
-    let registry = Database::make().await;
+    let registry = Database::create().await;
     let (sources, tools) = catalogue(&upstreams, registry.as_ref());
     add_with_source(&system, &sources, &tools).await;
     let token = system.token_for("3h", "dr.yenji", "Doctor", &[]);
@@ -446,7 +446,7 @@ async fn p4_no_identifier_of_any_kind_is_in_a_log_metric_trace_record_or_copy_of
     for process in system.processes() {
         let status = tokio::task::block_in_place(|| process.terminate());
         assert_eq!(status.code(), Some(0), "{}", process.log());
-        search.look("logs", process.log().as_bytes());
+        search.search_bytes("logs", process.log().as_bytes());
     }
     search.look_into_files("files of the stores, closed", &system.data_dir(), is_store);
 
@@ -454,7 +454,7 @@ async fn p4_no_identifier_of_any_kind_is_in_a_log_metric_trace_record_or_copy_of
         registry.remove().await;
     }
 
-    let (asked, searched) = (asked.lock().unwrap().clone(), search.searched());
+    let (asked, searched) = (asked.lock().unwrap().clone(), search.searched_bytes());
     eprintln!("{calls} calls; upstreams were asked {asked:?}; bytes searched: {searched:?}");
     assert_eq!(asked.len(), 13, "each way to answer was alive");
     assert_eq!(searched.len(), 11);
@@ -462,5 +462,5 @@ async fn p4_no_identifier_of_any_kind_is_in_a_log_metric_trace_record_or_copy_of
         searched.values().all(|bytes| *bytes > 10_000),
         "each place held something"
     );
-    assert_eq!(search.found(), BTreeMap::new());
+    assert_eq!(search.findings(), BTreeMap::new());
 }

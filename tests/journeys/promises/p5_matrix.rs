@@ -139,7 +139,7 @@ const IMPORTED: &str = "visits";
 const COLUMNS: [&str; 5] = ["id", "patient", "doctor", "ward", "name"];
 
 /// Returns the rows that the source of a tool returns.
-fn stored(tool: &str) -> Vec<Value> {
+fn source_rows(tool: &str) -> Vec<Value> {
     let row = |id: &str, patient: &str, doctor: Option<&str>, ward: Option<&str>, name: &str| json!({ "id": id, "patient": patient, "doctor": doctor, "ward": ward, "name": name });
     match tool {
         "by_grpc" => {
@@ -287,7 +287,7 @@ const MATRIX: [(&str, [CallExpectation; 7]); 15] = [
 
 /// Returns the document of the HTTP service, of the MCP server and of the program.
 fn document() -> Value {
-    json!({ "rows": stored("by_http") })
+    json!({ "rows": source_rows("by_http") })
 }
 
 /// Starts the HTTP service, which is also the MCP server.
@@ -347,7 +347,7 @@ async fn database(dir: &Path) -> String {
         .unwrap();
     let table = "CREATE TABLE visits (id TEXT PRIMARY KEY, patient TEXT, doctor TEXT, ward TEXT, name TEXT)";
     connection.execute(table).await.unwrap();
-    for row in stored("by_sql") {
+    for row in source_rows("by_sql") {
         let values = COLUMNS.map(|column| {
             let text = row[column].as_str();
             text.map_or_else(|| "NULL".to_owned(), |text| format!("'{text}'"))
@@ -427,7 +427,7 @@ impl MatrixClinic {
 }
 
 /// Returns what a reply to a call shows of the tool.
-fn shown(reply: &Reply, tool: &str, name: &str) -> (String, String) {
+fn describe_reply(reply: &Reply, tool: &str, name: &str) -> (String, String) {
     if reply.status == 401 {
         return ("no caller".to_owned(), String::new());
     }
@@ -443,7 +443,7 @@ fn shown(reply: &Reply, tool: &str, name: &str) -> (String, String) {
         let has_content = reply.body.contains("Ada Quillfeather");
         return (format!("content: {has_content}"), String::new());
     }
-    let stored = stored(tool);
+    let stored = source_rows(tool);
     let mut ids = String::new();
     let mut forms = String::new();
     for row in reply.rows() {
@@ -466,8 +466,8 @@ fn shown(reply: &Reply, tool: &str, name: &str) -> (String, String) {
     (ids, forms)
 }
 
-/// Returns what [`shown`] returns if a reply is as expected.
-fn described(expectation: CallExpectation) -> (String, String) {
+/// Returns what [`describe_reply`] returns if a reply is as expected.
+fn describe_expectation(expectation: CallExpectation) -> (String, String) {
     let word = |word: &str| (word.to_owned(), String::new());
     match expectation {
         NoCaller => word("no caller"),
@@ -514,12 +514,12 @@ async fn p3_p5_each_caller_sees_of_each_tool_what_the_matrix_says() {
             let arguments = json!({ "patient_id": patient_id });
             let reply = clinic.app.client().call(&token, name, arguments).await;
             assert_eq!(
-                shown(&reply, tool, name),
-                described(expectation),
+                describe_reply(&reply, tool, name),
+                describe_expectation(expectation),
                 "{at}: {reply:?}"
             );
             // No part of the answer names a row that is not released.
-            for row in stored(tool) {
+            for row in source_rows(tool) {
                 let id = row["id"].as_str().unwrap();
                 let is_released = match expectation {
                     Rows(ids, _) => ids.contains(id.chars().next_back().unwrap()),

@@ -73,14 +73,14 @@ impl CallingClients {
         }
     }
 
-    pub(super) fn acknowledged(&self) -> usize {
+    pub(super) fn acknowledged_count(&self) -> usize {
         self.ledger.lock().unwrap().len()
     }
 
     /// Waits until there are more than `before` results.
     pub(super) async fn goes_on(&self, before: usize) {
         until("calls work", async || {
-            (self.acknowledged() > before).then_some(())
+            (self.acknowledged_count() > before).then_some(())
         })
         .await;
     }
@@ -231,7 +231,7 @@ pub(super) async fn reconcile(
 }
 
 /// Waits until the intents that a kill left open have the outcome `unknown`.
-pub(super) async fn closed(system: &impl System) {
+pub(super) async fn wait_for_outcomes(system: &impl System) {
     until("every intent has its outcome", async || {
         let records = system.records();
         let calls = |event: &str| -> BTreeSet<&str> {
@@ -265,14 +265,14 @@ async fn the_audit_service_is_killed(store: &str, environment: &[(&str, &str)]) 
     let load = CallingClients::start(&system, &doctor(&system), "audit");
     let rounds = rounds(AUDIT_KILLS);
     for round in 0..rounds {
-        load.goes_on(load.acknowledged()).await;
+        load.goes_on(load.acknowledged_count()).await;
         tokio::time::sleep(moment(round)).await;
         tokio::task::block_in_place(|| system.restart("audit"));
     }
-    load.goes_on(load.acknowledged()).await;
+    load.goes_on(load.acknowledged_count()).await;
     let ledger = load.stop().await;
     assert!(ledger.len() as u64 > rounds, "{}", ledger.len());
-    closed(&system).await;
+    wait_for_outcomes(&system).await;
     reconcile(&system, &ledger, &mut counter).await;
     report(store, rounds, &ledger);
 }
@@ -284,7 +284,7 @@ async fn p7_the_audit_service_may_be_killed_at_any_time() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn p7_the_audit_service_may_be_killed_at_any_time_on_postgresql() {
-    let Some(record) = Database::make().await else {
+    let Some(record) = Database::create().await else {
         return;
     };
     the_audit_service_is_killed("PostgreSQL", &[("WARDGATE_AUDIT__STORE", &record.url)]).await;
@@ -309,7 +309,7 @@ async fn everything_is_killed<S: System>(
         tokio::task::block_in_place(|| app.restart());
     }
     let system = with_record(app);
-    closed(&system).await;
+    wait_for_outcomes(&system).await;
     reconcile(&system, &ledger, &mut counter).await;
     report(store, rounds, &ledger);
 }
@@ -322,7 +322,7 @@ async fn p7_everything_in_one_process_may_be_killed_at_any_time() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn p7_everything_in_one_process_may_be_killed_at_any_time_on_postgresql() {
-    let Some(record) = Database::make().await else {
+    let Some(record) = Database::create().await else {
         return;
     };
     let store = record.url.clone();
@@ -353,6 +353,6 @@ async fn p7_policy_tool_runner_and_gateway_may_be_killed_at_any_time() {
             ledger.extend(load.stop().await);
         }
     }
-    closed(&system).await;
+    wait_for_outcomes(&system).await;
     reconcile(&system, &ledger, &mut counter).await;
 }

@@ -9,7 +9,9 @@ use wardgate_testkit::{SeparateProcesses, System, run};
 use super::super::extra_tools::{Counter, LOOK_OFTEN};
 use super::super::people::doctor;
 use super::super::standby::ReplicatedDatabase;
-use super::p7_kill::{ABANDONED_SOON, CallingClients, closed, moment, reconcile, report, rounds};
+use super::p7_kill::{
+    ABANDONED_SOON, CallingClients, moment, reconcile, report, rounds, wait_for_outcomes,
+};
 use crate::{REPOSITORY, WARDGATE};
 
 /// Number of times that the primary is killed, unless the environment variable sets another one. Each server is a
@@ -69,11 +71,11 @@ async fn p7_a_postgresql_primary_may_be_killed_where_a_synchronous_standby_is_pr
     let rounds = rounds(PRIMARY_KILLS);
     let (mut promoted_in, mut served_in) = (Duration::ZERO, Duration::ZERO);
     for round in 0..rounds {
-        load.goes_on(load.acknowledged()).await;
+        load.goes_on(load.acknowledged_count()).await;
         // A checkpoint that a witness may have seen must not be undone.
         let checkpoint = system.audit(&["checkpoint", "--offline"]).success();
         std::fs::write(kept.path().join(round.to_string()), checkpoint).unwrap();
-        load.goes_on(load.acknowledged()).await;
+        load.goes_on(load.acknowledged_count()).await;
         tokio::time::sleep(moment(round)).await;
         let began = Instant::now();
         tokio::task::block_in_place(|| {
@@ -82,13 +84,13 @@ async fn p7_a_postgresql_primary_may_be_killed_where_a_synchronous_standby_is_pr
         });
         promoted_in = promoted_in.max(began.elapsed());
         let promoted = Instant::now();
-        load.goes_on(load.acknowledged()).await;
+        load.goes_on(load.acknowledged_count()).await;
         served_in = served_in.max(promoted.elapsed());
         database.add_standby().await;
     }
-    load.goes_on(load.acknowledged()).await;
+    load.goes_on(load.acknowledged_count()).await;
     let ledger = load.stop().await;
-    closed(&system).await;
+    wait_for_outcomes(&system).await;
     reconcile(&system, &ledger, &mut counter).await;
     goes_on_from(&system, kept.path());
     report("PostgreSQL with a standby", rounds, &ledger);
@@ -111,8 +113,8 @@ async fn p7_what_is_acknowledged_while_the_standby_is_away_is_not_lost_with_the_
         database.restart_standby();
         database.promote_standby();
     });
-    load.goes_on(load.acknowledged()).await;
+    load.goes_on(load.acknowledged_count()).await;
     let ledger = load.stop().await;
-    closed(&system).await;
+    wait_for_outcomes(&system).await;
     reconcile(&system, &ledger, &mut counter).await;
 }

@@ -176,12 +176,12 @@ const BAD_FILES: &[(&str, &[&str])] = &[
 fn a_configuration_that_cannot_be_used_is_refused_by_section_and_key() {
     for (section, says) in BAD_SECTIONS {
         assert_failed(
-            &Example::configured(&format!("{section}\n{REST}")).up(),
+            &Example::with_config(&format!("{section}\n{REST}")).up(),
             says,
         );
     }
     for (text, says) in BAD_FILES {
-        assert_failed(&Example::configured(text).up(), says);
+        assert_failed(&Example::with_config(text).up(), says);
     }
     let example = Example::copy();
     std::fs::remove_file(example.path("wardgate.yaml")).unwrap();
@@ -203,7 +203,7 @@ fn the_check_refuses_what_the_start_refuses_and_names_line_and_column() {
     let files = BAD_FILES.iter();
     let files = files.map(|(text, says)| ((*text).to_owned(), *says));
     for (text, says) in sections.chain(files) {
-        let example = Example::configured(&text);
+        let example = Example::with_config(&text);
         let ended = check(&example);
         assert_failed(&ended, says);
         let place = format!("{}:", example.path("wardgate.yaml"));

@@ -18,14 +18,14 @@ fn a_separate_service_is_not_started_without_its_keys() {
         ("tool-runner", tools, "permit_public_key_files"),
         ("audit", audit, "mac_key_file"),
     ] {
-        let missing = Example::configured(section).service(service);
+        let missing = Example::with_config(section).service(service);
         assert_failed(&missing, &[key, "is missing", "wardgate certs dev"]);
         let file = if key.ends_with('s') {
             "[key.pem]"
         } else {
             "key.pem"
         };
-        let named = Example::configured(&format!("{section}  {key}: {file}\n"));
+        let named = Example::with_config(&format!("{section}  {key}: {file}\n"));
         assert_failed(&named.service(service), &["key.pem", "No such file"]);
         std::fs::write(named.path("key.pem"), "changeme").unwrap();
         assert_failed(&named.service(service), &["key.pem is not"]);
@@ -94,11 +94,11 @@ fn a_tool_runner_is_not_started_without_a_store_and_a_record() {
     let rest = "policy: { policies: policies }\ntool_runner:\n  catalogue: tools.yaml\n";
     let store = "  store: sqlite:/no/such/directory/tool-runner.sqlite\n";
     assert_failed(
-        &Example::configured(&format!("{rest}{store}")).up(),
+        &Example::with_config(&format!("{rest}{store}")).up(),
         &["cannot open the tool-runner's store sqlite:/no/such/directory/tool-runner.sqlite"],
     );
     assert_failed(
-        &Example::configured(&format!("{rest}  store: mysql://u:hunter2@h/d\n")).up(),
+        &Example::with_config(&format!("{rest}  store: mysql://u:hunter2@h/d\n")).up(),
         &["`sqlite:PATH` or `postgres://…`"],
     );
     let example = Example::copy();

@@ -69,7 +69,7 @@ pub struct OpenapiOptions {
 
 /// Imports an OpenAPI document.
 pub fn openapi(text: &str, options: &OpenapiOptions) -> Result<ImportedCatalogue, ImportError> {
-    let root = Value::Object(document::one(text)?);
+    let root = Value::Object(document::parse_one(text)?);
     check_version(&root)?;
     let api = OpenapiDocument { root: &root };
     let mut draft = Draft::new("an OpenAPI document");

@@ -188,7 +188,7 @@ fn path(
     let mut filled = String::new();
     let mut rest = path;
     while let Some((before, after)) = rest.split_once('{') {
-        filled.push_str(&escaped(before));
+        filled.push_str(&escape_template(before));
         let Some((name, behind)) = after.split_once('}') else {
             filled.push_str("{{");
             rest = after;
@@ -205,12 +205,12 @@ fn path(
         filled.push_str(places[name].as_str().unwrap_or_default());
         rest = behind;
     }
-    filled.push_str(&escaped(rest));
+    filled.push_str(&escape_template(rest));
     filled
 }
 
 /// Escapes a text so that it contains no placeholders as a template.
-fn escaped(text: &str) -> String {
+fn escape_template(text: &str) -> String {
     text.replace('{', "{{").replace('}', "}}")
 }
 

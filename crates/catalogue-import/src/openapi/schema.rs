@@ -120,12 +120,12 @@ impl<'d> Schemas<'d> {
         }
         self.left -= 1;
         match members.get("$ref") {
-            Some(reference) => self.referenced(reference, members, depth),
+            Some(reference) => self.convert_reference(reference, members, depth),
             None => Value::Object(self.members(members, depth)),
         }
     }
 
-    fn referenced(
+    fn convert_reference(
         &mut self,
         reference: &'d Value,
         beside: &'d Map<String, Value>,
@@ -179,7 +179,7 @@ impl<'d> Schemas<'d> {
         {
             values.push(Value::Null);
         }
-        self.nested(members, &mut schema, depth);
+        self.convert_nested(members, &mut schema, depth);
         if let Some(Value::Array(parts)) = members.get("allOf") {
             let parts: Vec<_> = parts
                 .iter()
@@ -197,7 +197,7 @@ impl<'d> Schemas<'d> {
     }
 
     /// Converts nested schemas.
-    fn nested(
+    fn convert_nested(
         &mut self,
         members: &'d Map<String, Value>,
         schema: &mut Map<String, Value>,

@@ -152,18 +152,24 @@ fn tool(name: String, table: &Table) -> Result<ToolDraft, (String, String)> {
         .filter(|it| it.key_position.is_some())
         .collect();
     keys.sort_by_key(|column| column.key_position);
-    let order: Vec<_> = keys.iter().map(|column| quoted(&column.name)).collect();
+    let order: Vec<_> = keys
+        .iter()
+        .map(|column| quote_identifier(&column.name))
+        .collect();
     if order.is_empty() {
         tool.reviews.push(format!(
             "the {kind} has no primary key: choose an order for its rows"
         ));
     }
-    let columns: Vec<_> = shown.iter().map(|column| selected(column)).collect();
+    let columns: Vec<_> = shown
+        .iter()
+        .map(|column| select_expression(column))
+        .collect();
     let mut statement = format!(
         "SELECT {}\nFROM {}.{}\n",
         columns.join(",\n       "),
-        quoted(&table.schema),
-        quoted(&table.name)
+        quote_identifier(&table.schema),
+        quote_identifier(&table.name)
     );
     if !filters.conditions.is_empty() {
         statement.push_str(&format!("WHERE {}\n", filters.conditions.join("\n  AND ")));
@@ -219,13 +225,13 @@ fn entity(table: &str) -> String {
     name
 }
 
-fn quoted(name: &str) -> String {
+fn quote_identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 /// Returns the expression that selects the column, as text if its type has no JSON form.
-fn selected(column: &Column) -> String {
-    let name = quoted(&column.name);
+fn select_expression(column: &Column) -> String {
+    let name = quote_identifier(&column.name);
     if column.has_json_form() {
         name
     } else {
@@ -277,7 +283,7 @@ impl RowFilters {
             };
             self.conditions.push(format!(
                 "(:{name} IS NULL OR {} {operator} {value})",
-                quoted(&column.name)
+                quote_identifier(&column.name)
             ));
             self.properties.insert(name, schema.clone());
         }
@@ -292,7 +298,11 @@ fn bound(column: &Column) -> Option<(Value, Option<String>)> {
         if column.labels.len() <= MAX_LABELS {
             schema["enum"] = column.labels.clone().into();
         }
-        let cast = format!("{}.{}", quoted(&column.base_schema), quoted(&column.base));
+        let cast = format!(
+            "{}.{}",
+            quote_identifier(&column.base_schema),
+            quote_identifier(&column.base)
+        );
         return Some((schema, Some(cast)));
     }
     let text = |format: &str| json!({ "type": "string", "format": format });

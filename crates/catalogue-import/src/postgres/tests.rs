@@ -1,5 +1,5 @@
 use super::*;
-use crate::tests::shown;
+use crate::tests::render_snapshot;
 
 fn column(name: &str, base: &str) -> Column {
     Column {
@@ -10,7 +10,7 @@ fn column(name: &str, base: &str) -> Column {
     }
 }
 
-fn indexed(name: &str, base: &str) -> Column {
+fn indexed_column(name: &str, base: &str) -> Column {
     Column {
         is_indexed: true,
         ..column(name, base)
@@ -36,14 +36,14 @@ fn a_description_becomes_tools_that_a_person_can_review() {
             Column {
                 key_position: Some(1),
                 is_key: true,
-                ..indexed("id", "int8")
+                ..indexed_column("id", "int8")
             },
             column("full_name", "text"),
             Column {
                 comment: Some("As on the passport.".to_owned()),
-                ..indexed("birth_date", "date")
+                ..indexed_column("birth_date", "date")
             },
-            indexed("email", "citext"),
+            indexed_column("email", "citext"),
             Column {
                 is_key: true,
                 ..column("ward_id", "uuid")
@@ -51,14 +51,14 @@ fn a_description_becomes_tools_that_a_person_can_review() {
             Column {
                 base_schema: "public".to_owned(),
                 labels: vec!["in".to_owned(), "out".to_owned()],
-                ..indexed("status", "patient status")
+                ..indexed_column("status", "patient status")
             },
-            indexed("balance", "numeric"),
-            indexed("admitted_at", "timestamptz"),
-            indexed("address", "jsonb"),
+            indexed_column("balance", "numeric"),
+            indexed_column("admitted_at", "timestamptz"),
+            indexed_column("address", "jsonb"),
             column("stay", "interval"),
             column("password_hash", "text"),
-            indexed("limit", "int4"),
+            indexed_column("limit", "int4"),
         ],
     };
     let odd = Table {
@@ -67,8 +67,8 @@ fn a_description_becomes_tools_that_a_person_can_review() {
         is_view: true,
         comment: None,
         columns: vec![
-            indexed("a:b {c} \"d\"\n", "text"),
-            indexed("row_rule", "bool"),
+            indexed_column("a:b {c} \"d\"\n", "text"),
+            indexed_column("row_rule", "bool"),
         ],
     };
     let secret = Table {
@@ -78,7 +78,7 @@ fn a_description_becomes_tools_that_a_person_can_review() {
         ..odd.clone()
     };
     let imported = write(&[patients, odd, secret], &options()).unwrap();
-    insta::assert_snapshot!(shown(&imported));
+    insta::assert_snapshot!(render_snapshot(&imported));
 }
 
 #[test]

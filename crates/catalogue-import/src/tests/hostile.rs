@@ -11,7 +11,7 @@ fn api(paths: &Value) -> Value {
 }
 
 /// Returns the imported file, as text and as a value.
-fn imported(document: &Value) -> (String, Value) {
+fn import_openapi(document: &Value) -> (String, Value) {
     let yaml = openapi(&document.to_string(), &OpenapiOptions::default())
         .unwrap()
         .yaml;
@@ -29,7 +29,7 @@ fn braces_of_a_document_never_become_placeholders() {
         ],
         "requestBody": {"required": true, "content": {"application/json": {"schema": {"type": "object", "properties": {"{x}": {"const": "{x}"}}}}}},
     }}}));
-    let (yaml, value) = imported(&document);
+    let (yaml, value) = import_openapi(&document);
     let execute = &value["tools"][0]["execute"];
     // `{x}` is the parameter. The other braces of the path are not placeholders that the document declares.
     let path = execute["path"].as_str().unwrap_or_default();
@@ -46,7 +46,7 @@ fn no_text_of_a_document_reads_the_environment() {
     document["components"]["securitySchemes"] = json!({
         "${HOME}": {"type": "oauth2", "flows": {"clientCredentials": {"tokenUrl": "https://evil.example/${HOME}", "scopes": {"${HOME}": ""}}}},
     });
-    let (yaml, value) = imported(&document);
+    let (yaml, value) = import_openapi(&document);
     assert!(!value["sources"].to_string().contains("${HOME}"), "{yaml}");
 }
 
@@ -61,7 +61,7 @@ fn no_text_of_a_document_leaves_its_comment_or_its_quotes() {
         ],
         "responses": {"200": {"content": {"application/json": {"schema": {"type": "array", "items": {"properties": {evil: {}}}}}}}},
     }, "trace": {}}}));
-    let (yaml, value) = imported(&document);
+    let (yaml, value) = import_openapi(&document);
     assert_eq!(value["tools"].as_array().unwrap().len(), 1, "{yaml}");
     assert!(
         !yaml
@@ -92,7 +92,7 @@ fn schemas_that_grow_without_end_are_cut() {
         "/self": {"$ref": "#/paths/~1self"},
     }));
     document["components"]["schemas"] = schemas;
-    let (yaml, value) = imported(&document);
+    let (yaml, value) = import_openapi(&document);
     assert_eq!(value["tools"].as_array().unwrap().len(), 3, "{yaml}");
     assert!(yaml.len() < 500_000, "{}", yaml.len());
     assert!(yaml.contains("nested deeper than"), "{yaml}");

@@ -1,24 +1,32 @@
-use super::shown;
+use super::render_snapshot;
 use crate::mcp_servers;
 
 #[test]
 fn the_servers_of_claude_desktop_become_sources() {
     let imported = mcp_servers(include_str!("fixtures/claude_desktop.json")).unwrap();
-    assert!(!shown(&imported).contains("canary"), "{}", shown(&imported));
-    insta::assert_snapshot!(shown(&imported));
+    assert!(
+        !render_snapshot(&imported).contains("canary"),
+        "{}",
+        render_snapshot(&imported)
+    );
+    insta::assert_snapshot!(render_snapshot(&imported));
 }
 
 #[test]
 fn the_servers_of_vs_code_become_sources() {
     let imported = mcp_servers(include_str!("fixtures/vscode.json")).unwrap();
-    insta::assert_snapshot!(shown(&imported));
+    insta::assert_snapshot!(render_snapshot(&imported));
 }
 
 #[test]
 fn the_servers_of_cursor_become_sources() {
     let imported = mcp_servers(include_str!("fixtures/cursor.json")).unwrap();
-    assert!(!shown(&imported).contains("canary"), "{}", shown(&imported));
-    insta::assert_snapshot!(shown(&imported));
+    assert!(
+        !render_snapshot(&imported).contains("canary"),
+        "{}",
+        render_snapshot(&imported)
+    );
+    insta::assert_snapshot!(render_snapshot(&imported));
 }
 
 #[test]

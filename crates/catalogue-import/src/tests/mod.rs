@@ -8,7 +8,7 @@ use std::fmt::Write;
 use super::ImportedCatalogue;
 
 /// Returns the file and the notes for a snapshot. Also checks the file against the JSON Schema for editors.
-pub(super) fn shown(ImportedCatalogue { yaml, notes }: &ImportedCatalogue) -> String {
+pub(super) fn render_snapshot(ImportedCatalogue { yaml, notes }: &ImportedCatalogue) -> String {
     let schema = serde_json::from_str(wardgate_catalogue::TOOLS_SCHEMA).unwrap();
     let schema = jsonschema::validator_for(&schema).unwrap();
     let value = serde_saphyr::from_str(yaml).unwrap();

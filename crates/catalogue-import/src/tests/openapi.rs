@@ -1,6 +1,6 @@
 use serde_json::json;
 
-use super::shown;
+use super::render_snapshot;
 use crate::{ImportError, ImportedCatalogue, OpenapiOptions};
 
 fn openapi(text: &str, base_url: Option<&str>) -> Result<ImportedCatalogue, ImportError> {
@@ -15,7 +15,7 @@ const PETSTORE: &str = include_str!("fixtures/petstore.yaml");
 
 #[test]
 fn a_petstore_becomes_tools_that_a_person_can_review() {
-    insta::assert_snapshot!(shown(&openapi(PETSTORE, None).unwrap()));
+    insta::assert_snapshot!(render_snapshot(&openapi(PETSTORE, None).unwrap()));
 }
 
 #[test]

@@ -1,20 +1,20 @@
-use super::shown;
+use super::render_snapshot;
 use crate::toolbox;
 
 #[test]
 fn the_form_with_maps_is_imported_as_it_stands() {
     let imported = toolbox(include_str!("fixtures/toolbox_maps.yaml")).unwrap();
     assert!(
-        !shown(&imported).contains("pl@in"),
+        !render_snapshot(&imported).contains("pl@in"),
         "a password is no part of the file"
     );
-    insta::assert_snapshot!(shown(&imported));
+    insta::assert_snapshot!(render_snapshot(&imported));
 }
 
 #[test]
 fn the_form_with_documents_is_imported_as_it_stands() {
     let imported = toolbox(include_str!("fixtures/toolbox_documents.yaml")).unwrap();
-    insta::assert_snapshot!(shown(&imported));
+    insta::assert_snapshot!(render_snapshot(&imported));
 }
 
 #[test]

@@ -43,7 +43,7 @@ struct ToolboxFile {
 /// Imports the SQL tools of a Toolbox file, in either of its two formats.
 pub fn toolbox(text: &str) -> Result<ImportedCatalogue, ImportError> {
     let (text, references) = References::take_out(text);
-    let resources = ToolboxFile::from_documents(document::all(&text)?);
+    let resources = ToolboxFile::from_documents(document::parse_all(&text)?);
     let mut draft = Draft::new("a Toolbox file");
     let mut dialects = BTreeMap::new();
     let mut source_names = UniqueNames::default();

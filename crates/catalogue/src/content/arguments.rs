@@ -103,7 +103,7 @@ impl Arguments {
     }
 
     /// Returns the arguments of a prompt as MCP lists them.
-    pub(super) fn listed(&self) -> Vec<Value> {
+    pub(super) fn to_prompt_arguments(&self) -> Vec<Value> {
         let listed = |one: &DeclaredArgument| {
             let mut listed = json!({ "name": one.name, "required": one.required });
             for (member, text) in [("title", &one.title), ("description", &one.description)] {

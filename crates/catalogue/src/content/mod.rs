@@ -96,11 +96,11 @@ impl FileContent {
         base: &Path,
         faults: &mut Faults,
     ) -> Option<Self> {
-        let tags = fields.optional("tags");
+        let tags = fields.take_optional("tags");
         let tags = tags.map(|node| faults.tags(node));
-        let classes = fields.optional("classes");
+        let classes = fields.take_optional("classes");
         let class = classes.and_then(|node| class(node, faults));
-        let lists = ["prompts", "resources"].map(|key| (key, fields.optional(key)));
+        let lists = ["prompts", "resources"].map(|key| (key, fields.take_optional(key)));
         let [prompts, resources] = lists.map(|(key, node)| {
             let nodes = node.map(|node| faults.list(node, key));
             nodes.unwrap_or_default()

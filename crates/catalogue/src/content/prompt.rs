@@ -37,17 +37,17 @@ enum PromptContent {
 impl Prompt {
     pub(super) fn from_node(node: &Node, faults: &mut Faults) -> Option<Self> {
         let mut fields = FieldReader::new(node, super::what("prompt", node, "name"), faults)?;
-        let name_node = fields.required("name", "add a `name`", faults);
+        let name_node = fields.take_required("name", "add a `name`", faults);
         let name = name_node.and_then(|node| name(node, faults));
         let [title, description] = ["title", "description"].map(|member| {
-            let node = fields.optional(member)?;
+            let node = fields.take_optional(member)?;
             faults
                 .text(node, member)
                 .map(|text| text.trim_end().to_owned())
         });
-        let arguments = Arguments::from_node(fields.optional("arguments"), faults);
+        let arguments = Arguments::from_node(fields.take_optional("arguments"), faults);
         let fix = "add `messages: [ { role: user, text: … } ]`";
-        let messages_node = fields.required("messages", fix, faults);
+        let messages_node = fields.take_required("messages", fix, faults);
         fields.finish(faults);
         let arguments = arguments?;
         let nodes = messages_node.map(|node| faults.list(node, "messages"));
@@ -77,7 +77,7 @@ impl Prompt {
                 definition[member] = text.as_str().into();
             }
         }
-        let arguments = self.arguments.listed();
+        let arguments = self.arguments.to_prompt_arguments();
         if !arguments.is_empty() {
             definition["arguments"] = arguments.into();
         }
@@ -144,11 +144,14 @@ fn name(node: &Node, faults: &mut Faults) -> Option<String> {
 impl PromptMessage {
     fn from_node(node: &Node, arguments: &Arguments, faults: &mut Faults) -> Option<Self> {
         let mut fields = FieldReader::new(node, "messages", faults)?;
-        let role = match fields.optional("role") {
+        let role = match fields.take_optional("role") {
             None => Some("user"),
             Some(node) => role(node, faults),
         };
-        let (text, resource) = (fields.optional("text"), fields.optional("resource"));
+        let (text, resource) = (
+            fields.take_optional("text"),
+            fields.take_optional("resource"),
+        );
         fields.finish(faults);
         let says = match (text, resource) {
             (Some(node), None) => arguments

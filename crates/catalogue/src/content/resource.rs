@@ -64,12 +64,15 @@ enum ResourceBody {
 impl Resource {
     pub(super) fn from_node(node: &Node, base: &Path, faults: &mut Faults) -> Option<Self> {
         let mut fields = FieldReader::new(node, super::what("resource", node, "name"), faults)?;
-        let (uri, template) = (fields.optional("uri"), fields.optional("uri_template"));
-        let arguments = fields.optional("arguments");
-        let name = fields.required("name", "add a display `name`", faults);
+        let (uri, template) = (
+            fields.take_optional("uri"),
+            fields.take_optional("uri_template"),
+        );
+        let arguments = fields.take_optional("arguments");
+        let name = fields.take_required("name", "add a display `name`", faults);
         let name = name.and_then(|node| faults.text(node, "name"));
         let mut text = |member, faults: &mut Faults| {
-            let node = fields.optional(member)?;
+            let node = fields.take_optional(member)?;
             faults
                 .text(node, member)
                 .map(|text| text.trim_end().to_owned())
@@ -89,7 +92,7 @@ impl Resource {
                 "write for example text/markdown",
             );
         }
-        let (text, file) = (fields.optional("text"), fields.optional("file"));
+        let (text, file) = (fields.take_optional("text"), fields.take_optional("file"));
         fields.finish(faults);
         let (at, address) = match (uri, template) {
             (Some(node), None) => {
@@ -102,7 +105,7 @@ impl Resource {
                 }
                 (node.at, plain(node, faults).map(Address::Uri))
             }
-            (None, Some(node)) => (node.at, templated(node, arguments, faults)),
+            (None, Some(node)) => (node.at, parse_uri_template(node, arguments, faults)),
             _ => {
                 faults.add(
                     node.at,
@@ -225,7 +228,11 @@ fn plain(node: &Node, faults: &mut Faults) -> Option<String> {
     is_usable(uri, node, "uri", faults).then(|| uri.to_owned())
 }
 
-fn templated(node: &Node, arguments: Option<&Node>, faults: &mut Faults) -> Option<Address> {
+fn parse_uri_template(
+    node: &Node,
+    arguments: Option<&Node>,
+    faults: &mut Faults,
+) -> Option<Address> {
     let text = faults.text(node, "uri_template")?;
     let template: UriTemplate = match text.parse() {
         Ok(template) => template,

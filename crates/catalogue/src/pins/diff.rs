@@ -115,7 +115,7 @@ struct DiffWalker {
 
 impl DiffWalker {
     fn definition(&mut self, was: &Json, is: &Json) {
-        for (name, was, is) in changed(was, is) {
+        for (name, was, is) in changed_members(was, is) {
             let at = Pointer::Root.member(name);
             match (name, was, is) {
                 ("title" | "description", ..) => self.change(&at, was, is, grade::of_text(was, is)),
@@ -137,7 +137,7 @@ impl DiffWalker {
 
     fn annotations(&mut self, at: &Pointer<'_>, was: Option<&Json>, is: Option<&Json>) {
         let none = Json::Object(Vec::new());
-        for (name, was, is) in changed(was.unwrap_or(&none), is.unwrap_or(&none)) {
+        for (name, was, is) in changed_members(was.unwrap_or(&none), is.unwrap_or(&none)) {
             let graded = match name {
                 "title" => grade::of_text(was, is),
                 _ => (Grade::Wider, "rules and retries depend on it"),
@@ -151,7 +151,7 @@ impl DiffWalker {
             let graded = rules.apply((Grade::Wider, "may accept more"));
             return self.change(at, Some(was), Some(is), graded);
         };
-        for (keyword, old, new) in changed(was, is) {
+        for (keyword, old, new) in changed_members(was, is) {
             let at = at.member(keyword);
             match (keyword, old, new) {
                 ("title" | "description" | "$comment" | "examples", ..) => {
@@ -175,7 +175,7 @@ impl DiffWalker {
                     }
                 }
                 ("$defs" | "definitions", Some(old), Some(new)) => {
-                    for (name, old, new) in changed(old, new) {
+                    for (name, old, new) in changed_members(old, new) {
                         let at = at.member(name);
                         match (old, new) {
                             (Some(old), Some(new)) => {
@@ -204,7 +204,7 @@ impl DiffWalker {
                 .unwrap_or_else(|| none.clone())
         };
         let (old, new) = (of(was), of(is));
-        for (name, old, new) in changed(&old, &new) {
+        for (name, old, new) in changed_members(&old, &new) {
             let at = at.member(name);
             let graded = match (old, new) {
                 (Some(old), Some(new)) => {
@@ -269,7 +269,7 @@ impl DiffWalker {
 }
 
 /// Returns the members that differ, by name.
-fn changed<'j>(
+fn changed_members<'j>(
     was: &'j Json,
     is: &'j Json,
 ) -> impl Iterator<Item = (&'j str, Option<&'j Json>, Option<&'j Json>)> {

@@ -93,10 +93,10 @@ pub(super) fn of_icons(is: Option<&Json>) -> GradedTool {
 pub(super) fn of_keyword(keyword: &str, was: Option<&Json>, is: Option<&Json>) -> GradedTool {
     let narrower = match keyword {
         "minimum" | "exclusiveMinimum" | "minLength" | "minItems" | "minProperties" => {
-            tightened(was, is, |was, is| is > was)
+            is_tightened(was, is, |was, is| is > was)
         }
         "maximum" | "exclusiveMaximum" | "maxLength" | "maxItems" | "maxProperties" => {
-            tightened(was, is, |was, is| is < was)
+            is_tightened(was, is, |was, is| is < was)
         }
         "enum" => was
             .zip(is)
@@ -185,7 +185,7 @@ fn number(json: &Json) -> Option<f64> {
 }
 
 /// Returns whether a limit was added or tightened. Limits that are equal as doubles are not tighter.
-fn tightened(was: Option<&Json>, is: Option<&Json>, tighter: fn(f64, f64) -> bool) -> bool {
+fn is_tightened(was: Option<&Json>, is: Option<&Json>, tighter: fn(f64, f64) -> bool) -> bool {
     match (was.map(number), is.map(number)) {
         (None, Some(Some(_))) => true,
         (Some(Some(was)), Some(Some(is))) => tighter(was, is),

@@ -165,7 +165,7 @@ impl Pins {
                 }
                 Ok(_) => {}
                 Err(bad) => {
-                    judged.push(offer.tool(&name_in(text), None, refused(bad.to_string())));
+                    judged.push(offer.tool(&name_in(text), None, refusal(bad.to_string())));
                 }
             }
         }
@@ -179,11 +179,11 @@ impl Pins {
             let claim = names.claim(offer.source, offer.prefix, &name);
             let (definition, verdict) =
                 match (claim, <[CanonicalDefinition; 1]>::try_from(definitions)) {
-                    (Err(bad), _) => (None, refused(bad.to_string())),
+                    (Err(bad), _) => (None, refusal(bad.to_string())),
                     // It is unknown which of the tools with the same name the upstream would call.
-                    (Ok(()), Err(_)) => (None, refused("several tools have this name".to_owned())),
+                    (Ok(()), Err(_)) => (None, refusal("several tools have this name".to_owned())),
                     (Ok(()), Ok([definition])) => {
-                        let pinned = self.pinned(offer.source, definition.name());
+                        let pinned = self.approved_definition(offer.source, definition.name());
                         let verdict = judge_against(pinned, &definition);
                         (Some(definition), verdict)
                     }
@@ -224,6 +224,6 @@ fn judge_against(pinned: Option<&CanonicalDefinition>, is: &CanonicalDefinition)
     }
 }
 
-fn refused(reason: String) -> PinJudgement {
+fn refusal(reason: String) -> PinJudgement {
     PinJudgement::Refused { reason }
 }

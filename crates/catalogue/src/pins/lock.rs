@@ -166,16 +166,16 @@ impl Pins {
             "sources:\n"
         });
         for (source, tools) in &self.sources {
-            out.push_str(&format!("  {}:\n", quoted(source)));
+            out.push_str(&format!("  {}:\n", quote(source)));
             for (name, pin) in tools {
-                out.push_str(&format!("    {}:\n{}", quoted(name), pin.to_text("      ")));
+                out.push_str(&format!("    {}:\n{}", quote(name), pin.to_text("      ")));
             }
         }
         if !self.instructions.is_empty() {
             out.push_str("instructions:\n");
         }
         for (source, pin) in &self.instructions {
-            out.push_str(&format!("  {}:\n{}", quoted(source), pin.to_text("    ")));
+            out.push_str(&format!("  {}:\n{}", quote(source), pin.to_text("    ")));
         }
         out
     }
@@ -199,7 +199,7 @@ impl Pin {
             approved_at,
             approved_by,
         } = self;
-        let (digest, by) = (definition.digest(), quoted(approved_by));
+        let (digest, by) = (definition.digest(), quote(approved_by));
         let inner = format!("{indent}  ");
         let json = pretty(definition.json(), &inner);
         format!(
@@ -210,6 +210,6 @@ impl Pin {
 }
 
 /// Quotes a text as a JSON string, which is also valid YAML.
-fn quoted(text: &str) -> String {
+fn quote(text: &str) -> String {
     visible(&Value::from(text).to_string())
 }

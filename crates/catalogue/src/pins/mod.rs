@@ -89,7 +89,7 @@ impl Pins {
     }
 
     /// Returns the approved definition of a tool.
-    pub fn pinned(&self, source: &str, tool: &str) -> Option<&CanonicalDefinition> {
+    pub fn approved_definition(&self, source: &str, tool: &str) -> Option<&CanonicalDefinition> {
         let pin = self.sources.get(source)?.get(tool)?;
         Some(&pin.definition)
     }

@@ -92,16 +92,16 @@ impl CommandPlan {
 
 pub(super) fn read_plan(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
     let faults_before = scope.faults.count();
-    let argv = fields.required("argv", "add the program and its arguments", scope.faults);
-    let template = fields.optional("template");
-    let env = fields.optional("env");
-    let headers = fields.optional("headers");
-    let directory = fields.optional("cwd");
-    let stdin = fields.optional("stdin");
-    let format = fields.optional("output");
-    let progress = fields.optional("progress");
-    let sandbox = fields.optional("sandbox");
-    let limits = fields.optional("limits");
+    let argv = fields.take_required("argv", "add the program and its arguments", scope.faults);
+    let template = fields.take_optional("template");
+    let env = fields.take_optional("env");
+    let headers = fields.take_optional("headers");
+    let directory = fields.take_optional("cwd");
+    let stdin = fields.take_optional("stdin");
+    let format = fields.take_optional("output");
+    let progress = fields.take_optional("progress");
+    let sandbox = fields.take_optional("sandbox");
+    let limits = fields.take_optional("limits");
 
     let mut environment = env.map_or_else(Vec::new, |node| read_environment(node, scope));
     let path = environment.iter().find(|(name, _)| name == "PATH");
@@ -260,18 +260,18 @@ fn read_limits(node: &Node, scope: &mut Scope<'_, '_>) -> (ResourceLimits, Optio
     };
     let faults = &mut *scope.faults;
     let cpu = fields
-        .optional("cpu")
+        .take_optional("cpu")
         .and_then(|node| faults.duration(node, "cpu"));
     let mut count = |name| {
         let count = fields
-            .optional(name)
+            .take_optional(name)
             .and_then(|node| faults.positive(node, name));
         count.map(|count| count as u64)
     };
     let (files, processes) = (count("files"), count("processes"));
     let mut size = |name| {
         fields
-            .optional(name)
+            .take_optional(name)
             .and_then(|node| faults.size(node, name))
     };
     let (memory, file_size, output) = (size("memory"), size("file_size"), size("output"));
@@ -289,8 +289,11 @@ fn read_limits(node: &Node, scope: &mut Scope<'_, '_>) -> (ResourceLimits, Optio
 
 fn read_sandbox(node: &Node, scope: &mut Scope<'_, '_>) -> Option<Sandbox> {
     let mut fields = FieldReader::new(node, "sandbox", scope.faults)?;
-    let (read, write) = (fields.optional("read"), fields.optional("write"));
-    let (network, required) = (fields.optional("network"), fields.optional("required"));
+    let (read, write) = (fields.take_optional("read"), fields.take_optional("write"));
+    let (network, required) = (
+        fields.take_optional("network"),
+        fields.take_optional("required"),
+    );
     fields.finish(scope.faults);
     let mut paths = |node: Option<&Node>, what| -> Vec<PathBuf> {
         let nodes = node.map_or(&[][..], |node| scope.faults.list(node, what));

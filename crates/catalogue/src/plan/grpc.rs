@@ -21,10 +21,10 @@ pub struct GrpcPlan {
 }
 
 pub(super) fn read_plan(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
-    let source = fields.required("source", "use one of `sources`", scope.faults);
+    let source = fields.take_required("source", "use one of `sources`", scope.faults);
     let fix = "write it like `package.Service/Method`";
-    let method_node = fields.required("method", fix, scope.faults);
-    let message_node = fields.optional("message");
+    let method_node = fields.take_required("method", fix, scope.faults);
+    let message_node = fields.take_optional("message");
     let source = source.and_then(|node| {
         let settings = scope.source(node)?;
         let SourceKind::Grpc(grpc) = &settings.kind else {

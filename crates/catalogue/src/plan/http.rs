@@ -40,15 +40,15 @@ pub struct HttpPlan {
 pub(super) fn read_plan(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
     let faults = scope.faults.count();
     let source = source(fields, scope);
-    let method_node = fields.optional("method");
+    let method_node = fields.take_optional("method");
     let path = fields
-        .optional("path")
+        .take_optional("path")
         .and_then(|node| PathTemplate::from_node(node, scope));
     let query = fields
-        .optional("query")
+        .take_optional("query")
         .and_then(|node| PairTemplates::from_node(node, "query", scope));
     let headers = fields
-        .optional("headers")
+        .take_optional("headers")
         .and_then(|node| HeaderTemplates::from_node(node, scope));
     let body = BodyTemplate::from_fields(fields, scope);
     let has_body = body.as_ref().is_some_and(|body| !body.is_none());
@@ -75,7 +75,7 @@ pub(super) fn source(
     fields: &mut FieldReader<'_>,
     scope: &mut Scope<'_, '_>,
 ) -> Option<PlanSource> {
-    let node = fields.required("source", "use one of `sources`", scope.faults)?;
+    let node = fields.take_required("source", "use one of `sources`", scope.faults)?;
     let settings = scope.source(node)?;
     let SourceKind::Http(http) = &settings.kind else {
         scope.wrong_source(node, "an HTTP service");

@@ -34,17 +34,17 @@ pub struct JsonRpcPlan {
 pub(super) fn read_plan(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
     let source = http::source(fields, scope);
     let path = fields
-        .optional("path")
+        .take_optional("path")
         .map(|node| PathTemplate::from_node(node, scope));
-    let dialect = match fields.optional("dialect") {
+    let dialect = match fields.take_optional("dialect") {
         Some(node) => dialect(node, scope),
         None => Some(JsonRpcDialect::ToolsCall),
     };
     let method = fields
-        .required("method", "specify the method or tool to call", scope.faults)
+        .take_required("method", "specify the method or tool to call", scope.faults)
         .and_then(|node| scope.faults.text(node, "method"))
         .map(str::to_owned);
-    let params = SentArguments::from_node(fields.optional("params"), scope);
+    let params = SentArguments::from_node(fields.take_optional("params"), scope);
     Some(Plan::JsonRpc(JsonRpcPlan {
         source: source?,
         path: path.map_or(Some(None), |path| path.map(Some))?,

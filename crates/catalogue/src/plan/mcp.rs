@@ -78,7 +78,7 @@ impl McpPlan {
 }
 
 pub(super) fn read_plan(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
-    let source_node = fields.required("source", "use one of `sources`", scope.faults);
+    let source_node = fields.take_required("source", "use one of `sources`", scope.faults);
     let source = source_node.and_then(|node| {
         let settings = scope.source(node)?;
         if let SourceKind::Mcp(mcp) = &settings.kind {
@@ -92,8 +92,8 @@ pub(super) fn read_plan(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>)
         );
         None
     });
-    let targets = ["tool", "resource", "prompt"].map(|key| (key, fields.optional(key)));
-    let arguments_node = fields.optional("arguments");
+    let targets = ["tool", "resource", "prompt"].map(|key| (key, fields.take_optional(key)));
+    let arguments_node = fields.take_optional("arguments");
     let arguments = SentArguments::from_node(arguments_node, scope);
     let mut named = targets
         .into_iter()

@@ -73,8 +73,8 @@ impl QueryInterface {
 pub(super) fn read_plan(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
     let known = INTERFACES.map(|(name, _)| name).join(", ");
     let fix = format!("use one of {known}");
-    let interface = fields.required("interface", &fix, scope.faults);
-    let question = fields.required("query_type", "specify the query", scope.faults);
+    let interface = fields.take_required("interface", &fix, scope.faults);
+    let question = fields.take_required("query_type", "specify the query", scope.faults);
     let node = interface?;
     let name = scope.faults.text(node, "interface")?;
     let Some((_, interface)) = INTERFACES.into_iter().find(|(known, _)| *known == name) else {

@@ -46,8 +46,8 @@ struct Identifiers {
 }
 
 pub(super) fn read_plan(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
-    let source = fields.required("source", "use one of `sources`", scope.faults);
-    let statement = fields.required("statement", "add the SQL statement", scope.faults);
+    let source = fields.take_required("source", "use one of `sources`", scope.faults);
+    let statement = fields.take_required("statement", "add the SQL statement", scope.faults);
     let source = source.and_then(|node| {
         let settings = scope.source(node)?;
         let SourceKind::Sql(sql) = &settings.kind else {

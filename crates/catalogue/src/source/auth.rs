@@ -29,7 +29,7 @@ pub(crate) fn read_auth(
     expand: &mut VariableExpander<'_>,
 ) -> Option<AuthSettings> {
     let mut fields = FieldReader::new(node, "auth", expand.faults)?;
-    let kind = fields.required(
+    let kind = fields.take_required(
         "type",
         &format!("add `type`, one of {TYPES}"),
         expand.faults,
@@ -50,9 +50,8 @@ pub(crate) fn read_auth(
             let location = server_location(node, service);
             client(node, location, &mut fields, expand).map(AuthSettings::ClientCredentials)
         }
-        "token_exchange" => {
-            client(node, ServerLocation::Configured, &mut fields, expand).map(AuthSettings::TokenExchange)
-        }
+        "token_exchange" => client(node, ServerLocation::Configured, &mut fields, expand)
+            .map(AuthSettings::TokenExchange),
         "enterprise_managed" => enterprise(node, service, &mut fields, expand),
         "authorization_code" => authorization_code(node, service, &mut fields, expand),
         other => {
@@ -122,27 +121,28 @@ fn enterprise(
         None => server_location(node, service),
     };
     let client = client(node, location, fields, expand);
-    let provider = fields.required(
+    let provider = fields.take_required(
         "identity_provider",
         "add `identity_provider`, the client at the server that issues the callers' tokens",
         expand.faults,
     );
-    let subject = fields
-        .optional("subject_token")
-        .map_or(Some(SubjectToken::default()), |node| {
-            match expand.text(node, "subject_token")?.as_str() {
-                "access_token" => Some(SubjectToken::AccessToken),
-                "id_token" => Some(SubjectToken::IdToken),
-                _ => {
-                    expand.faults.add(
-                        node.at,
-                        "`subject_token` must be the type of the callers' tokens",
-                        "write access_token (the default) or id_token",
-                    );
-                    None
+    let subject =
+        fields
+            .take_optional("subject_token")
+            .map_or(Some(SubjectToken::default()), |node| {
+                match expand.text(node, "subject_token")?.as_str() {
+                    "access_token" => Some(SubjectToken::AccessToken),
+                    "id_token" => Some(SubjectToken::IdToken),
+                    _ => {
+                        expand.faults.add(
+                            node.at,
+                            "`subject_token` must be the type of the callers' tokens",
+                            "write access_token (the default) or id_token",
+                        );
+                        None
+                    }
                 }
-            }
-        });
+            });
     let provider = provider.and_then(|node| {
         let mut fields = FieldReader::new(node, "identity_provider", expand.faults)?;
         let provider = client_of_provider(node, &mut fields, expand);
@@ -182,7 +182,7 @@ fn authorization_code(
     expand: &mut VariableExpander<'_>,
 ) -> Option<AuthSettings> {
     let server = server(node, server_location(node, service), fields, expand);
-    let authorization_url = match fields.optional("authorization_url") {
+    let authorization_url = match fields.take_optional("authorization_url") {
         Some(node) => service_url(node, "authorization_url", expand).map(Some),
         None => Some(None),
     };
@@ -196,7 +196,7 @@ fn authorization_code(
         );
         return None;
     }
-    let client = match fields.optional("client_id") {
+    let client = match fields.take_optional("client_id") {
         Some(id) => Some(RegisteredClient {
             id: expand.connection_text(id, "client_id", STAND_IN)?,
             proof: proof_or_none(node, fields, expand)?,
@@ -249,8 +249,8 @@ fn server(
     fields: &mut FieldReader<'_>,
     expand: &mut VariableExpander<'_>,
 ) -> Option<ServerSettings> {
-    let token_url = fields.optional("token_url");
-    let issuer = fields.optional("issuer");
+    let token_url = fields.take_optional("token_url");
+    let issuer = fields.take_optional("issuer");
     if token_url.is_none() && issuer.is_none() && location == ServerLocation::Configured {
         expand.faults.add(
             node.at,
@@ -281,12 +281,12 @@ fn server(
 
 /// Reads the client secret or the private key of a client.
 fn proof(fields: &mut FieldReader<'_>, expand: &mut VariableExpander<'_>) -> Option<ClientProof> {
-    let Some(node) = fields.optional("private_key") else {
+    let Some(node) = fields.take_optional("private_key") else {
         return secret("client_secret", fields, expand).map(ClientProof::Secret);
     };
     let key_id = optional("key_id", fields, expand);
     let audience = optional("assertion_audience", fields, expand);
-    if fields.optional("client_secret").is_some() {
+    if fields.take_optional("client_secret").is_some() {
         expand.faults.add(
             node.at,
             "the client has a `client_secret` and a `private_key`",
@@ -316,7 +316,7 @@ fn optional(
     fields: &mut FieldReader<'_>,
     expand: &mut VariableExpander<'_>,
 ) -> Option<String> {
-    let node = fields.optional(key)?;
+    let node = fields.take_optional(key)?;
     expand.connection_text(node, key, STAND_IN)
 }
 
@@ -334,7 +334,7 @@ fn text(
     expand: &mut VariableExpander<'_>,
 ) -> Option<String> {
     let fix = format!("add `{key}`, a secret for example as \"${{NAME}}\"");
-    let node = fields.required(key, &fix, expand.faults)?;
+    let node = fields.take_required(key, &fix, expand.faults)?;
     expand.connection_text(node, key, STAND_IN)
 }
 

@@ -24,7 +24,7 @@ pub(super) fn read_settings(
     expand: &mut VariableExpander<'_>,
 ) -> Option<GrpcSettings> {
     let faults = expand.faults.count();
-    let url_node = fields.required(
+    let url_node = fields.take_required(
         "url",
         "add for example `url: https://grpc.example.com`",
         expand.faults,
@@ -53,19 +53,19 @@ pub(super) fn read_settings(
         );
     }
     let descriptors = fields
-        .optional("descriptors")
+        .take_optional("descriptors")
         .and_then(|node| descriptors(node, expand));
     let metadata = fields
-        .optional("metadata")
+        .take_optional("metadata")
         .and_then(|node| metadata(node, expand));
     let auth = fields
-        .optional("auth")
+        .take_optional("auth")
         .and_then(|node| auth::read_auth(node, Service::Grpc, expand));
     let private = fields
-        .optional("private")
+        .take_optional("private")
         .and_then(|node| private(node, expand));
     let max_response_bytes = fields
-        .optional("max_response_bytes")
+        .take_optional("max_response_bytes")
         .and_then(|node| expand.faults.positive(node, "max_response_bytes"));
     let (url_node, url) = url?;
     if expand.faults.count() > faults {

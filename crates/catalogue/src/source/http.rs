@@ -33,20 +33,20 @@ pub(super) fn read_settings(
         Service::Mcp => "url",
         Service::Http | Service::Grpc => "base_url",
     };
-    let url_node = fields.required(
+    let url_node = fields.take_required(
         url,
         &format!("add for example `{url}: https://api.example.com`"),
         expand.faults,
     );
     let faults = expand.faults.count();
     let headers = fields
-        .optional("headers")
+        .take_optional("headers")
         .and_then(|node| headers(node, expand));
     let auth = fields
-        .optional("auth")
+        .take_optional("auth")
         .and_then(|node| auth::read_auth(node, service, expand));
     let listing = match service {
-        Service::Mcp => fields.optional("listing_auth"),
+        Service::Mcp => fields.take_optional("listing_auth"),
         Service::Http | Service::Grpc => None,
     };
     let listing = listing.and_then(|node| {
@@ -62,17 +62,17 @@ pub(super) fn read_settings(
         Some(listing)
     });
     let hosts = fields
-        .optional("hosts")
+        .take_optional("hosts")
         .map(|node| hosts(node, expand))
         .unwrap_or_default();
     let private = fields
-        .optional("private")
+        .take_optional("private")
         .and_then(|node| private(node, expand));
     let timeout = fields
-        .optional("timeout")
+        .take_optional("timeout")
         .and_then(|node| expand.faults.duration(node, "timeout"));
     let max_response_bytes = fields
-        .optional("max_response_bytes")
+        .take_optional("max_response_bytes")
         .and_then(|node| expand.faults.positive(node, "max_response_bytes"));
     let url_node = url_node?;
     let at = url_node.at;

@@ -89,22 +89,22 @@ impl McpSettings {
         fields: &mut FieldReader<'_>,
         expand: &mut VariableExpander<'_>,
     ) -> Option<Self> {
-        let prefix = match fields.optional("prefix") {
+        let prefix = match fields.take_optional("prefix") {
             Some(node) => prefix(node, expand),
             None => Some(format!("{source}__")),
         };
-        let pins = match fields.optional("pins") {
+        let pins = match fields.take_optional("pins") {
             Some(node) => pin_mode(node, expand),
             None => Some(PinMode::Locked),
         };
-        let tools = match fields.optional("tools") {
-            Some(node) => offered(node, "tools", expand).map(Some),
+        let tools = match fields.take_optional("tools") {
+            Some(node) => offered_selection(node, "tools", expand).map(Some),
             None => Some(None),
         };
         let selections = ["prompts", "resources", "skills", "read_only"];
         let [prompts, resources, skills, read_only] =
-            selections.map(|what| match fields.optional(what) {
-                Some(node) => offered(node, what, expand),
+            selections.map(|what| match fields.take_optional(what) {
+                Some(node) => offered_selection(node, what, expand),
                 None => Some(OfferedSelection::None),
             });
         if let Some(node) = node.get("resources")
@@ -135,9 +135,9 @@ impl McpSettings {
                 "offer the resources too: `resources: all`, or a list of URIs and templates",
             );
         }
-        let tags = fields.optional("tags");
+        let tags = fields.take_optional("tags");
         let tags = tags.map(|node| expand.faults.tags(node));
-        let classes = fields.optional("classes");
+        let classes = fields.take_optional("classes");
         let classes = classes.map(|node| read_classes(node, expand.faults));
         let transport = match (node.get("command"), node.get("url")) {
             (Some(_), None) => program(fields, expand).map(Transport::Stdio),
@@ -146,8 +146,8 @@ impl McpSettings {
                 .map(Transport::Http),
             _ => {
                 // Requests both keys, so that they are not also reported as unknown.
-                fields.optional("command");
-                fields.optional("url");
+                fields.take_optional("command");
+                fields.take_optional("url");
                 expand.faults.add(
                     node.at,
                     format!("`sources.{source}` requires either a `command` or a `url`"),
@@ -172,11 +172,11 @@ impl McpSettings {
 }
 
 fn program(fields: &mut FieldReader<'_>, expand: &mut VariableExpander<'_>) -> Option<Program> {
-    let env = match fields.optional("env") {
+    let env = match fields.take_optional("env") {
         Some(node) => environment(node, expand),
         None => Some(BTreeMap::new()),
     };
-    let node = fields.optional("command")?;
+    let node = fields.take_optional("command")?;
     let words = expand.faults.list(node, "command");
     let argv: Vec<_> = words
         .iter()
@@ -255,7 +255,11 @@ fn pin_mode(node: &Node, expand: &mut VariableExpander<'_>) -> Option<PinMode> {
     }
 }
 
-fn offered(node: &Node, what: &str, expand: &mut VariableExpander<'_>) -> Option<OfferedSelection> {
+fn offered_selection(
+    node: &Node,
+    what: &str,
+    expand: &mut VariableExpander<'_>,
+) -> Option<OfferedSelection> {
     match &node.value {
         Yaml::Text(word) if word == "all" => Some(OfferedSelection::All),
         Yaml::Text(word) if word == "none" => Some(OfferedSelection::None),

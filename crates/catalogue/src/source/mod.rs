@@ -100,7 +100,7 @@ impl SourceSettings {
             faults,
         };
         let fix = format!("add `type`, one of {TYPES}");
-        let kind = fields.required("type", &fix, expand.faults)?;
+        let kind = fields.take_required("type", &fix, expand.faults)?;
         let word = expand.text(kind, "type")?;
         let kind = match word.as_str() {
             "sqlite" | "postgres" | "mysql" => {
@@ -150,9 +150,9 @@ impl SourceSettings {
                 return None;
             }
         };
-        let retry = fields.optional("retry");
+        let retry = fields.take_optional("retry");
         let retry = retry.and_then(|node| read_retry(node, faults));
-        let breaker = fields.optional("breaker");
+        let breaker = fields.take_optional("breaker");
         let breaker = breaker.and_then(|node| read_breaker(node, faults));
         fields.finish(faults);
         Some(Self {

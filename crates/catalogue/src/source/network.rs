@@ -56,7 +56,7 @@ pub(super) fn read_network(
 
 /// Reads `tls` of a source at `url`.
 fn tls(url: &Url, fields: &mut FieldReader<'_>, expand: &mut VariableExpander<'_>) -> TlsSettings {
-    let Some(node) = fields.optional("tls") else {
+    let Some(node) = fields.take_optional("tls") else {
         return TlsSettings::default();
     };
     if expand.opens_nothing() {
@@ -75,7 +75,7 @@ fn tls(url: &Url, fields: &mut FieldReader<'_>, expand: &mut VariableExpander<'_
 
 /// Reads `proxy`, which is the URL of an HTTP proxy. Faults do not contain it, because it may have a password.
 fn proxy(fields: &mut FieldReader<'_>, expand: &mut VariableExpander<'_>) -> Option<Url> {
-    let node = fields.optional("proxy")?;
+    let node = fields.take_optional("proxy")?;
     let text = expand.connection_text(node, "proxy", "http://host.invalid")?;
     let url = NetworkSettings::read_proxy(&text);
     if url.is_none() {
@@ -93,7 +93,7 @@ fn tls_files(node: &Node, expand: &mut VariableExpander<'_>) -> Option<TlsSettin
     const FIX: &str = "specify PEM files: `ca`, the authorities that replace the system's; `cert` and `key`, the client certificate of \
                        this gateway";
     let mut fields = FieldReader::new(node, "tls", expand.faults)?;
-    let named = ["ca", "cert", "key"].map(|key| (key, fields.optional(key)));
+    let named = ["ca", "cert", "key"].map(|key| (key, fields.take_optional(key)));
     fields.finish(expand.faults);
     if named.iter().all(|(_, node)| node.is_none()) {
         expand.faults.add(node.at, "`tls` is empty", FIX);

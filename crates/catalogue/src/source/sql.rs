@@ -45,12 +45,12 @@ impl SqlSettings {
             "mysql" => SqlDialect::Mysql,
             _ => SqlDialect::Sqlite,
         };
-        let url = fields.required(
+        let url = fields.take_required(
             "url",
             "add for example `url: sqlite:data.db` or `url: \"${DATABASE_URL}\"`",
             expand.faults,
         );
-        let max_connections = match fields.optional("max_connections") {
+        let max_connections = match fields.take_optional("max_connections") {
             Some(node) => connections(node, expand),
             None => Some(DEFAULT_CONNECTIONS),
         };

@@ -5,7 +5,7 @@ use wardgate_arguments::JsonType;
 use super::*;
 use crate::statement::{BoundList, BoundValue, Parameter};
 
-fn rendered(dialect: SqlDialect, sql: &str) -> (String, Vec<String>) {
+fn render(dialect: SqlDialect, sql: &str) -> (String, Vec<String>) {
     let statement = Statement::parse(dialect, sql).unwrap();
     let (text, _) = statement.with_values(&[], None, &[]);
     (text.to_string(), statement.params)
@@ -16,21 +16,21 @@ fn parameters_become_numbered_placeholders() {
     let sql = "SELECT :b, :a, :b FROM t WHERE :row_rule;";
     let names = vec!["b".to_owned(), "a".to_owned()];
     assert_eq!(
-        rendered(SqlDialect::Postgres, sql),
+        render(SqlDialect::Postgres, sql),
         (
             "SELECT $1, $2, $1 FROM t WHERE (TRUE)".to_owned(),
             names.clone()
         )
     );
     assert_eq!(
-        rendered(SqlDialect::Sqlite, sql),
+        render(SqlDialect::Sqlite, sql),
         (
             "SELECT ?1, ?2, ?1 FROM t WHERE (TRUE)".to_owned(),
             names.clone()
         )
     );
     assert_eq!(
-        rendered(SqlDialect::Mysql, sql),
+        render(SqlDialect::Mysql, sql),
         ("SELECT ?, ?, ? FROM t WHERE (TRUE)".to_owned(), names)
     );
 }
@@ -44,7 +44,11 @@ fn values_are_bound_in_the_order_of_their_placeholders() {
         (SqlDialect::Mysql, &["b", "a", "b", "r", "s", "c"]),
     ] {
         let statement = Statement::parse(dialect, sql).unwrap();
-        let params: Vec<_> = statement.params().iter().map(|it| one(it)).collect();
+        let params: Vec<_> = statement
+            .params()
+            .iter()
+            .map(|it| text_parameter(it))
+            .collect();
         let (_, values) = statement.with_values(&[], Some(("", &[text("r"), text("s")])), &params);
         let order: Vec<_> = order.iter().map(|it| text(it)).collect();
         assert_eq!(values, order);
@@ -55,7 +59,7 @@ fn text(text: &str) -> BoundValue {
     BoundValue::Text(Some(text.to_owned()))
 }
 
-fn one(value: &str) -> Parameter {
+fn text_parameter(value: &str) -> Parameter {
     Parameter::One(text(value))
 }
 
@@ -101,7 +105,7 @@ fn a_list_is_an_array_or_as_many_placeholders() {
         let mut statement = Statement::parse(dialect, sql).unwrap();
         statement.set_list("ids").unwrap();
         let params = [
-            one("x"),
+            text_parameter("x"),
             Parameter::List(JsonType::Integer, whole([7, 8, 9])),
         ];
         let rule = dialect.placeholder(3);
@@ -144,7 +148,7 @@ fn a_limit_at_the_end_can_be_left_out() {
     let sql = "SELECT id FROM t WHERE a = :a AND :row_rule AND b IN (:ids) ORDER BY id LIMIT :n OFFSET :m -- all\n;";
     let ids = Parameter::List(JsonType::Integer, whole([7]));
     let number = |number| Parameter::One(BoundValue::Integer(Some(number)));
-    let params = [one("x"), ids, number(5), number(3)];
+    let params = [text_parameter("x"), ids, number(5), number(3)];
     let array = BoundValue::List(BoundList::Integers(vec![Some(7)]));
     let numbers = whole([5, 3]);
     for (dialect, expected, values) in [
@@ -222,7 +226,13 @@ fn the_numbers_of_a_limit_mean_what_they_mean_to_the_database() {
     let big = Parameter::One(BoundValue::BigInteger(1.into()));
     let list = Parameter::List(JsonType::Integer, Vec::new());
     let zero = Parameter::One(BoundValue::Integer(Some(0)));
-    for take in [one("5"), big, list, decimal("5.5"), decimal("1e30")] {
+    for take in [
+        text_parameter("5"),
+        big,
+        list,
+        decimal("5.5"),
+        decimal("1e30"),
+    ] {
         let unfit = statement.limited_rows(&[take, zero.clone()]).unwrap_err();
         assert!(unfit.to_string().starts_with("`n` is not a number of rows"));
     }
@@ -248,7 +258,7 @@ fn quotes_comments_and_casts_hold_no_parameters() {
             "SELECT `a``:x`, \"b:x\", '\\', ':x' # it's :x\n, - 1, _utf8mb4':x' -- :x\n /* :x /* */ FROM t",
         ),
     ] {
-        assert_eq!(rendered(dialect, sql), (sql.to_owned(), vec![]), "{sql}");
+        assert_eq!(render(dialect, sql), (sql.to_owned(), vec![]), "{sql}");
     }
 }
 

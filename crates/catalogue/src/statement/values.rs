@@ -60,7 +60,7 @@ impl Statement {
         if self.dialect != SqlDialect::Mysql {
             writer
                 .values
-                .extend(params.iter().map(|it| self.numbered(it)));
+                .extend(params.iter().map(|it| self.bound_value(it)));
             writer.values.extend_from_slice(rule_values);
         }
         for segment in segments {
@@ -83,7 +83,7 @@ impl Statement {
     }
 
     /// Returns the value that is bound to the number of a parameter.
-    fn numbered(&self, param: &Parameter) -> BoundValue {
+    fn bound_value(&self, param: &Parameter) -> BoundValue {
         match param {
             Parameter::One(value) => value.clone(),
             Parameter::List(kind, items) if self.dialect == SqlDialect::Postgres => {

@@ -16,7 +16,7 @@ fn a_secret_can_stand_in_a_file() {
     assert_eq!(sql.url, "sqlite:secret.db");
     std::fs::write(&path, GOOD.replace("${DB_URL}", "${file:gone}")).unwrap();
     let faults = Catalogue::load(&path, &BTreeMap::new()).unwrap_err();
-    assert!(shown(&faults).contains("the file `gone` of `url` cannot be read"));
+    assert!(format_faults(&faults).contains("the file `gone` of `url` cannot be read"));
 }
 
 #[test]
@@ -25,7 +25,7 @@ fn definitions_do_not_depend_on_the_values_of_connections() {
     let path = dir.path().join("tools.yaml");
     std::fs::write(&path, GOOD.replace("DB_URL", "NOT_SET_ANYWHERE")).unwrap();
     let faults = Catalogue::load(&path, &BTreeMap::new()).unwrap_err();
-    assert!(shown(&faults).contains("the variable `NOT_SET_ANYWHERE` of `url` is not set"));
+    assert!(format_faults(&faults).contains("the variable `NOT_SET_ANYWHERE` of `url` is not set"));
     let variables = [("NOT_SET_ANYWHERE".to_owned(), "sqlite:rows.db".to_owned())];
     let opened = Catalogue::load(&path, &variables.into()).unwrap();
     let read = Catalogue::load_definitions(&path).unwrap();
@@ -74,9 +74,9 @@ tools:
     ];
     let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let opened = Catalogue::load(&path, &variables.into());
-    let opened = opened.unwrap_or_else(|faults| panic!("{}", shown(&faults)));
+    let opened = opened.unwrap_or_else(|faults| panic!("{}", format_faults(&faults)));
     let read = Catalogue::load_definitions(&path);
-    let read = read.unwrap_or_else(|faults| panic!("{}", shown(&faults)));
+    let read = read.unwrap_or_else(|faults| panic!("{}", format_faults(&faults)));
     for (read, opened) in read.sources().iter().zip(opened.sources()) {
         assert_ne!(read, opened, "the values are others");
     }
@@ -119,13 +119,15 @@ fn definitions_are_read_without_the_variables_and_files_of_any_connection() {
             "{source}"
         );
         let read = Catalogue::load_definitions(&path);
-        let read = read.unwrap_or_else(|faults| panic!("{source}: {}", shown(&faults)));
+        let read = read.unwrap_or_else(|faults| panic!("{source}: {}", format_faults(&faults)));
         assert_eq!(read.sources().len(), 1, "{source}");
     }
     // The kind of a source is a part of the definitions.
     write("type: '$', url: 'sqlite:rows.db'");
     let faults = Catalogue::load_definitions(&path).unwrap_err();
-    assert!(shown(&faults).contains("the variable `NOT_SET_ANYWHERE` of `type` is not set"));
+    assert!(
+        format_faults(&faults).contains("the variable `NOT_SET_ANYWHERE` of `type` is not set")
+    );
 }
 
 #[test]
@@ -150,7 +152,7 @@ fn the_way_to_a_source_is_checked_and_its_files_are_watched() {
         format!("{mcp}, {files}, proxy: '${{PROXY}}'"),
         format!("type: grpc, url: 'https://api.example.com', {files}, proxy: '${{PROXY}}'"),
     ] {
-        let catalogue = load(&source).unwrap_or_else(|faults| panic!("{}", shown(&faults)));
+        let catalogue = load(&source).unwrap_or_else(|faults| panic!("{}", format_faults(&faults)));
         let watched = catalogue.secret_files();
         assert_eq!(watched.len(), 3, "{source}");
     }
@@ -190,7 +192,7 @@ fn the_way_to_a_source_is_checked_and_its_files_are_watched() {
             "the proxy of the source has an https URL",
         ),
     ] {
-        let faults = shown(&load(&source).expect_err(&source));
+        let faults = format_faults(&load(&source).expect_err(&source));
         assert!(faults.contains(fault), "{source}: {faults}");
         assert!(!faults.contains("canary"), "{faults}");
     }
@@ -200,7 +202,7 @@ fn the_way_to_a_source_is_checked_and_its_files_are_watched() {
 fn a_url_is_never_shown() {
     let variables = BTreeMap::from([("DB_URL".to_owned(), "mysql://u:secret@h/d".to_owned())]);
     let faults = Catalogue::parse(&[file(GOOD)], &variables).unwrap_err();
-    assert!(!shown(&faults).contains("secret"));
+    assert!(!format_faults(&faults).contains("secret"));
     let catalogue = parse(GOOD).unwrap();
     assert!(!format!("{catalogue:?}").contains("rows.db"));
 }
@@ -215,7 +217,7 @@ fn the_url_of_an_mcp_server_does_not_end_in_api() {
         "https://crm.example.com/api",
         "https://crm.example.com/v2/api/",
     ] {
-        let told = shown(&source(bad).unwrap_err());
+        let told = format_faults(&source(bad).unwrap_err());
         assert!(
             told.starts_with("tools.yaml:4:26: `url` ends with /api"),
             "{told}"

@@ -26,7 +26,7 @@ impl Tool {
     /// the capabilities `required`. The server's description of the tool is passed on unchanged; the settings of the server
     /// in `tools.yaml` apply to each of its tools. The tool counts as one that may write unless the server says otherwise and
     /// the settings trust it.
-    pub fn imported(
+    pub fn from_definition(
         definition: &CanonicalDefinition,
         source: &str,
         settings: &McpSettings,

@@ -216,11 +216,11 @@ fn import_approved_tools(
         .iter_mut()
         .filter(|tool| tool.judged == PinJudgement::Approved)
     {
-        let Some(pinned) = pins.pinned(&source.name, &tool.name) else {
+        let Some(pinned) = pins.approved_definition(&source.name, &tool.name) else {
             continue;
         };
         let required = required.get(&tool.name).unwrap_or(&none);
-        match Tool::imported(pinned, &source.name, &source.settings, required) {
+        match Tool::from_definition(pinned, &source.name, &source.settings, required) {
             Ok(imported) => tools.push(imported),
             Err(reason) => tool.judged = PinJudgement::Refused { reason },
         }

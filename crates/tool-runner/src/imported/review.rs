@@ -92,7 +92,7 @@ impl Review {
                 let imported = definition.filter(|it| it.instructions().is_none());
                 let required = RequiredCapabilities::default();
                 let imported = imported
-                    .map(|it| Tool::imported(it, &source.name, &source.settings, &required));
+                    .map(|it| Tool::from_definition(it, &source.name, &source.settings, &required));
                 if let Some(Err(reason)) = imported {
                     tool.judged = PinJudgement::Refused { reason };
                 }

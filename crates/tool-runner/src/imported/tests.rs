@@ -225,11 +225,11 @@ async fn a_server_that_has_not_answered_offers_what_was_approved_of_it() {
     let world = World::new();
     let catalogue = world.import(ONE_SERVER, &create_pins(&[tool("read")]));
     assert_eq!(names(&catalogue), ["files__read"]);
-    assert!(catalogue.missing().is_empty(), "nobody asked it yet");
+    assert!(catalogue.missing_sources().is_empty(), "nobody asked it yet");
     world.importer.roster.record_failure("files");
     let catalogue = world.import(ONE_SERVER, &create_pins(&[tool("read")]));
     assert_eq!(
-        (names(&catalogue), catalogue.missing()),
+        (names(&catalogue), catalogue.missing_sources()),
         (vec!["files__read"], &["files".to_owned()][..])
     );
 }
@@ -246,11 +246,14 @@ async fn a_server_that_went_away_keeps_its_last_list() {
         (names(&there), names(&away)),
         (vec!["files__read"], vec!["files__read"])
     );
-    assert_eq!(away.missing(), ["files"]);
+    assert_eq!(away.missing_sources(), ["files"]);
     assert_ne!(there.version(), away.version());
     world.answers("files", &[tool("read")]);
     let back = world.import(ONE_SERVER, &pins);
-    assert_eq!((back.version(), back.missing().len()), (there.version(), 0));
+    assert_eq!(
+        (back.version(), back.missing_sources().len()),
+        (there.version(), 0)
+    );
 }
 
 #[tokio::test]

@@ -30,7 +30,8 @@ async fn serve(config: &Path, verbosity: LogVerbosity) -> Result<(), Failure> {
     let settings = Settings::load(config)?;
     let (config, wiring): (wardgate_agent::Config, AgentWiring) = settings.service("agent")?;
     let telemetry = serve::start_telemetry(&settings, "agent", verbosity)?;
-    let file = serve::required(wiring.approval_key_file.as_ref(), "agent.approval_key_file")?;
+    let file =
+        serve::require_key_file(wiring.approval_key_file.as_ref(), "agent.approval_key_file")?;
     let approvals = data_dir::approval_key(file)?;
     let stop = shutdown::shutdown(wiring.drain)?;
     let bound = BoundListener::bind(wiring.listen).await?;

@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: ApiKeyArgs) -> Result<(), Failure> {
 fn path(file: &KeyFilePath) -> Result<PathBuf, Failure> {
     match &file.file {
         Some(path) => Ok(path.clone()),
-        None => Ok(DataDir::existing(&file.data_dir)?.api_keys()),
+        None => Ok(DataDir::open_existing(&file.data_dir)?.api_keys()),
     }
 }
 

@@ -13,7 +13,7 @@ use crate::cli::{ApprovalOptions, ApprovalsArgs, ApprovalsCommand, ClientOptions
 pub(crate) async fn run(arguments: ApprovalsArgs) -> Result<(), Failure> {
     match arguments.command {
         ApprovalsCommand::List { approver, output } => list(approver, output.format()).await,
-        ApprovalsCommand::Show { about, output } => show(about, output.format()).await,
+        ApprovalsCommand::Show { about, output } => show_approval(about, output.format()).await,
         ApprovalsCommand::Approve(about) => {
             let id = about.id;
             request(about.approver, "approvals/approve", Some(&id.to_string())).await?;
@@ -56,7 +56,7 @@ async fn list(approver: ClientOptions, format: OutputFormat) -> Result<(), Failu
 const HEADING: &str =
     "ID                                    TOOL                      CALLER            UNTIL";
 
-async fn show(about: ApprovalOptions, format: OutputFormat) -> Result<(), Failure> {
+async fn show_approval(about: ApprovalOptions, format: OutputFormat) -> Result<(), Failure> {
     #[derive(Deserialize)]
     struct OneApproval {
         approval: Box<RawValue>,

@@ -214,7 +214,7 @@ async fn print_key(arguments: &AuditKey) -> Result<(), Failure> {
         .await?;
     let checkpoint: Checkpoint = checkpoint.text().parse()?;
     let path = match &source.config {
-        None => DataDir::existing(&source.data_dir)?.log_key(),
+        None => DataDir::open_existing(&source.data_dir)?.log_key(),
         Some(file) => {
             let settings = Settings::load(file)?;
             let (_, wiring): (wardgate_audit::Config, ServiceWiring) = settings.service("audit")?;
@@ -329,7 +329,7 @@ async fn export_records(arguments: AuditExport, verbosity: LogVerbosity) -> Resu
 
 fn verify_records(arguments: AuditVerify, verbosity: LogVerbosity) -> Result<(), Failure> {
     let verifier = Verifier {
-        policy: trusted(arguments.policy.as_deref(), arguments.key)?,
+        policy: trust_policy(arguments.policy.as_deref(), arguments.key)?,
         since: arguments.since,
         receipt: arguments.receipt,
     };
@@ -362,7 +362,7 @@ fn verify_records(arguments: AuditVerify, verbosity: LogVerbosity) -> Result<(),
 }
 
 /// Returns the trust policy of a reader who named a policy file, the key of a log, or both.
-fn trusted(policy: Option<&Path>, key: Option<VerifierKey>) -> Result<TrustPolicy, Failure> {
+fn trust_policy(policy: Option<&Path>, key: Option<VerifierKey>) -> Result<TrustPolicy, Failure> {
     let Some(path) = policy else {
         let key = key.ok_or("specify the key of the log with --key")?;
         return Ok(TrustPolicy::of_log(key));
@@ -391,7 +391,7 @@ fn trusted(policy: Option<&Path>, key: Option<VerifierKey>) -> Result<TrustPolic
 fn details_keys(source: &RecordSource) -> Result<DetailsKeys, Failure> {
     match &source.config {
         None => {
-            let dir = DataDir::existing(&source.data_dir)?;
+            let dir = DataDir::open_existing(&source.data_dir)?;
             Ok(data_dir::details_keys_of_up(&dir)?)
         }
         Some(file) => {
@@ -411,11 +411,12 @@ async fn open(source: &RecordSource) -> Result<RecordReader, Failure> {
 fn store(source: &RecordSource) -> Result<StoreSettings, Failure> {
     match &source.config {
         None => {
-            let record = DataDir::existing(&source.data_dir)?.record();
+            let record = DataDir::open_existing(&source.data_dir)?.record();
             Ok(StoreSettings::file(record))
         }
         Some(file) => {
-            let config: wardgate_audit::Config = Settings::load(file)?.unwired("audit", |_| {})?;
+            let config: wardgate_audit::Config =
+                Settings::load(file)?.own_settings("audit", |_| {})?;
             let (store, database) = (config.store, config.database);
             Ok(StoreSettings { store, database })
         }
@@ -455,14 +456,14 @@ fn row(record: &Value, details: Option<&RecordDetails>) -> String {
         text(rows),
         text("ip_address"),
     );
-    match released(details) {
+    match format_released_columns(details) {
         Some(released) => format!("{line}  {released}"),
         None => line,
     }
 }
 
 /// Returns the columns that a call released, or `None` if its details were not requested.
-fn released(details: Option<&RecordDetails>) -> Option<String> {
+fn format_released_columns(details: Option<&RecordDetails>) -> Option<String> {
     let details = details?;
     Some(match details.released_columns() {
         Some(columns) => mark_invisible(&columns.join(", ")).into_owned(),

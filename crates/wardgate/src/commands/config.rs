@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: &ConfigArgs) -> Result<(), Failure> {
         }
         ConfigCommand::Dump { file, output } => {
             let settings = Settings::load(&file.config)?;
-            let mut all = serde_json::to_value(settings.all()?)?;
+            let mut all = serde_json::to_value(settings.to_value()?)?;
             hide_secrets(&mut all);
             let json = serde_json::to_string_pretty(&all)?;
             print_document(*output, &json, || {
@@ -76,37 +76,37 @@ fn describe_settings(path: &str, value: &Value, lines: &mut String) {
 /// Returns the schema of a whole configuration file. The schema of a section covers the keys that its service reads and the
 /// keys that this binary reads for that service.
 fn configuration() -> Value {
-    use schema::{derive_schema, merged};
+    use schema::{derive_schema, merge_schemas};
     let service = || derive_schema::<ServiceWiring>();
     let sections = [
         ("telemetry", derive_schema::<wardgate_telemetry::Config>()),
         ("local_issuer", derive_schema::<LocalIssuer>()),
         (
             "gateway",
-            merged([
+            merge_schemas([
                 derive_schema::<wardgate_gateway::Config>(),
                 derive_schema::<GatewayWiring>(),
             ]),
         ),
         (
             "policy",
-            merged([derive_schema::<wardgate_policy::Config>(), service()]),
+            merge_schemas([derive_schema::<wardgate_policy::Config>(), service()]),
         ),
         (
             "tool_runner",
-            merged([derive_schema::<wardgate_tool_runner::Config>(), service()]),
+            merge_schemas([derive_schema::<wardgate_tool_runner::Config>(), service()]),
         ),
         (
             "audit",
-            merged([derive_schema::<wardgate_audit::Config>(), service()]),
+            merge_schemas([derive_schema::<wardgate_audit::Config>(), service()]),
         ),
         (
             "memory",
-            merged([derive_schema::<wardgate_memory::Config>(), service()]),
+            merge_schemas([derive_schema::<wardgate_memory::Config>(), service()]),
         ),
         (
             "agent",
-            merged([
+            merge_schemas([
                 derive_schema::<wardgate_agent::Config>(),
                 derive_schema::<AgentWiring>(),
             ]),
@@ -199,30 +199,30 @@ pub(crate) fn check_files(settings: &Settings) -> Result<Vec<Fault>, Failure> {
     let mut policies = None;
     let mut faults_of_candidate = Vec::new();
     if settings.has("policy.policies") {
-        let config: wardgate_policy::Config = settings.unwired("policy", |_| {})?;
+        let config: wardgate_policy::Config = settings.own_settings("policy", |_| {})?;
         let directory = config.policies.as_deref();
         policies = directory.map(PolicySet::load).transpose()?;
         config.check_table()?;
     }
     if settings.has("policy.shadow") {
-        let config: wardgate_policy::Config = settings.unwired("policy", |_| {})?;
+        let config: wardgate_policy::Config = settings.own_settings("policy", |_| {})?;
         faults_of_candidate = config.shadow.map(check_shadow).unwrap_or_default();
     }
     if settings.has("policy.bundle") {
         // The bundles themselves may be elsewhere, so only the settings and the keys are checked.
-        let config: wardgate_policy::Config = settings.unwired("policy", |_| {})?;
+        let config: wardgate_policy::Config = settings.own_settings("policy", |_| {})?;
         let bundle = config.bundle.as_ref();
         let keys = bundle.map_or(Ok(()), |bundle| bundle.verifier().map(drop));
         at(settings, "policy", keys)?;
     }
     let mut found = Vec::new();
     if settings.has("tool_runner") {
-        let config = settings.unwired("tool_runner", |_| {})?;
+        let config = settings.own_settings("tool_runner", |_| {})?;
         found =
             warnings::collect_warnings(&wardgate_tool_runner::check(&config)?, policies.as_ref());
     }
     if settings.has("agent") {
-        let config = settings.unwired("agent", |_| {})?;
+        let config = settings.own_settings("agent", |_| {})?;
         at(settings, "agent", wardgate_agent::check(&config))?;
     }
     found.extend(faults_of_candidate);
@@ -279,7 +279,7 @@ fn check_services(settings: &Settings) -> Result<(), Failure> {
             settings.service("gateway")?;
         check_gateway(settings, &gateway)?;
     } else if settings.has("gateway") {
-        let gateway: wardgate_gateway::Config = settings.unwired("gateway", |section| {
+        let gateway: wardgate_gateway::Config = settings.own_settings("gateway", |section| {
             // The section may omit `auth` because `wardgate up` trusts its local issuer.
             let none = figment::value::Dict::new();
             section.entry("auth".to_owned()).or_insert(none.into());
@@ -287,7 +287,7 @@ fn check_services(settings: &Settings) -> Result<(), Failure> {
         at(settings, "gateway", gateway.validate())?;
     }
     if settings.has("policy") {
-        let policy: wardgate_policy::Config = settings.unwired("policy", |_| {})?;
+        let policy: wardgate_policy::Config = settings.own_settings("policy", |_| {})?;
         at(settings, "policy", policy.validate())?;
         // A policy section without `listen` may omit issuers because `wardgate up` uses the issuers of the gateway.
         if settings.has("policy.listen") || !policy.auth.issuers.is_empty() {
@@ -300,10 +300,10 @@ fn check_services(settings: &Settings) -> Result<(), Failure> {
         }
     }
     if settings.has("tool_runner") {
-        settings.unwired::<wardgate_tool_runner::Config>("tool_runner", |_| {})?;
+        settings.own_settings::<wardgate_tool_runner::Config>("tool_runner", |_| {})?;
     }
     if settings.has("audit") {
-        let audit: wardgate_audit::Config = settings.unwired("audit", |_| {})?;
+        let audit: wardgate_audit::Config = settings.own_settings("audit", |_| {})?;
         at(settings, "audit", audit.validate())?;
     }
     if settings.has("agent.links") {
@@ -317,10 +317,10 @@ fn check_services(settings: &Settings) -> Result<(), Failure> {
         let gateway = gateway.map_err(|error| CheckError(format!("agent.links.gateway: {error}")));
         at(settings, "agent", gateway)?;
     } else if settings.has("agent") {
-        settings.unwired::<wardgate_agent::Config>("agent", |_| {})?;
+        settings.own_settings::<wardgate_agent::Config>("agent", |_| {})?;
     }
     if settings.has("memory") {
-        settings.unwired::<wardgate_memory::Config>("memory", |section| {
+        settings.own_settings::<wardgate_memory::Config>("memory", |section| {
             // The section may omit `store` because `wardgate up` sets it.
             let none = "sqlite:memory.sqlite".to_owned();
             section.entry("store".to_owned()).or_insert(none.into());
@@ -386,7 +386,7 @@ fn at<T, E>(settings: &Settings, section: &str, checked: Result<T, E>) -> Result
 where
     E: std::error::Error,
 {
-    checked.map_err(|error| settings.located(section, &error).into())
+    checked.map_err(|error| settings.locate_error(section, &error).into())
 }
 
 /// A failed check that has only a message.
@@ -486,7 +486,7 @@ mod tests {
         assert_eq!(found, ["/gateway/auth/issuers/isuer"]);
     }
 
-    fn checked(text: &str) -> Result<(), String> {
+    fn check_text(text: &str) -> Result<(), String> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("wardgate.yaml");
         std::fs::write(&path, text).unwrap();
@@ -523,19 +523,19 @@ mod tests {
             } else {
                 format!("{text}\npolicy: {{ policies: p }}\n")
             };
-            let told = checked(&text).unwrap_err();
+            let told = check_text(&text).unwrap_err();
             assert!(told.contains(says), "{text}: {told}");
             assert!(told.contains("wardgate.yaml:1:"), "{text}: {told}");
         }
         let rest = "audit: { store: \"sqlite:s\" }\npolicy: { policies: p }\n";
-        checked(&format!("memory: {{ concurrency: {{ min: 20 }} }}\n{rest}")).unwrap();
+        check_text(&format!("memory: {{ concurrency: {{ min: 20 }} }}\n{rest}")).unwrap();
     }
 
     #[test]
     fn a_candidate_from_bundles_needs_no_state_file_in_one_process_and_has_one_place() {
         let shadow = |more: &str| {
             let bundle = "bundle: { source: b, public_key_files: [k] }";
-            checked(&format!(
+            check_text(&format!(
                 "policy: {{ policies: p, shadow: {{ {more}{bundle} }} }}\naudit: {{ store: \"sqlite:s\" }}\n"
             ))
         };

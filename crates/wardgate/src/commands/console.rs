@@ -19,7 +19,7 @@ pub(crate) async fn run(arguments: &ConfigFile, verbosity: LogVerbosity) -> Resu
     let settings = Settings::load(&arguments.config)?;
     let wiring: ConsoleWiring = settings.wiring("console")?;
     let telemetry = serve::start_telemetry(&settings, "console", verbosity)?;
-    let file = serve::required(wiring.cookie_key_file.as_ref(), "console.cookie_key_file")?;
+    let file = serve::require_key_file(wiring.cookie_key_file.as_ref(), "console.cookie_key_file")?;
     let key = data_dir::cookie_key(file)?;
     let stop = shutdown::shutdown(wiring.drain)?;
     let bound = BoundListener::bind(wiring.listen).await?;

@@ -63,8 +63,8 @@ pub(crate) async fn run(
             Ok(())
         }
         ConversationsCommand::Rekey(options) => rekey::run(&options, verbosity).await,
-        ConversationsCommand::Hold(change) => hold(change, true).await,
-        ConversationsCommand::Release(change) => hold(change, false).await,
+        ConversationsCommand::Hold(change) => set_hold(change, true).await,
+        ConversationsCommand::Release(change) => set_hold(change, false).await,
         ConversationsCommand::Holds {
             operator,
             system,
@@ -134,7 +134,7 @@ fn line(skeleton: &Skeleton) -> Value {
     })
 }
 
-async fn hold(change: HoldChange, held: bool) -> Result<(), Failure> {
+async fn set_hold(change: HoldChange, held: bool) -> Result<(), Failure> {
     let target = match (change.key, change.user, change.tenant) {
         (Some(key), ..) => HoldTarget::Conversation(key),
         (None, Some(subject), tenant) => HoldTarget::Person {

@@ -43,7 +43,7 @@ pub(crate) async fn run(arguments: &InitArgs) -> Result<(), Failure> {
     let database = directory.join("shop.sqlite");
     demo::fill(&database, &[directory.join("shop.sql")]).await?;
     let names: Vec<_> = FILES.iter().map(|(name, _)| *name).collect();
-    let shown = program::quoted(directory);
+    let shown = program::quote_path(directory);
     println!("created {shown}: {}, shop.sqlite", names.join(", "));
     let next = NEXT_STEPS.replace("{wardgate}", &program::name());
     print!("{}", next.replace("{directory}", &shown));

@@ -183,7 +183,7 @@ async fn by_browser(
             .arg(url.as_str())
             .spawn();
     }
-    let returned = tokio::time::timeout(PATIENCE, returned(listener, &state)).await;
+    let returned = tokio::time::timeout(PATIENCE, wait_for_redirect(listener, &state)).await;
     let returned = returned.map_err(|_| "the sign-in was not completed within five minutes")??;
     if let Some(error) = returned.get("error") {
         return Err(format!(
@@ -201,9 +201,12 @@ async fn by_browser(
 
 /// Waits for the redirect with the given `state` and returns its query parameters. Requests with another `state` are
 /// ignored.
-async fn returned(listener: TcpListener, state: &str) -> Result<HashMap<String, String>, Failure> {
+async fn wait_for_redirect(
+    listener: TcpListener,
+    state: &str,
+) -> Result<HashMap<String, String>, Failure> {
     type Visits = mpsc::Sender<HashMap<String, String>>;
-    async fn visited(
+    async fn receive_redirect(
         State(visits): State<Visits>,
         RawQuery(query): RawQuery,
     ) -> Html<&'static str> {
@@ -213,7 +216,7 @@ async fn returned(listener: TcpListener, state: &str) -> Result<HashMap<String, 
         Html("<!doctype html><title>Wardgate</title><p>Done. You may close this window.")
     }
     let (visits, mut came) = mpsc::channel(1);
-    let router = Router::new().fallback(visited).with_state(visits);
+    let router = Router::new().fallback(receive_redirect).with_state(visits);
     let (done, is_done) = oneshot::channel::<()>();
     // A graceful shutdown, so that the response page is still sent.
     let serving = axum::serve(listener, router).with_graceful_shutdown(async {

@@ -128,7 +128,7 @@ fn print_text(text: &str) -> Result<(), Failure> {
 mod tests {
     use super::*;
 
-    fn printed(format: OutputFormat, rows: &[&str]) -> String {
+    fn print_rows(format: OutputFormat, rows: &[&str]) -> String {
         let mut out = Vec::new();
         let mut printer = RowPrinter::new(&mut out, format, Some("NAME")).unwrap();
         for row in rows {
@@ -148,11 +148,11 @@ mod tests {
         let raw = values.clone().into_iter().map(|row| row.to_string());
         let raw: Vec<_> = raw.collect();
         let raw: Vec<_> = raw.iter().map(String::as_str).collect();
-        let json = printed(OutputFormat::Json, &raw);
+        let json = print_rows(OutputFormat::Json, &raw);
         assert_eq!(serde_json::from_str::<Vec<Value>>(&json).unwrap(), values);
-        let yaml = printed(OutputFormat::Yaml, &raw);
+        let yaml = print_rows(OutputFormat::Yaml, &raw);
         assert_eq!(serde_saphyr::from_str::<Vec<Value>>(&yaml).unwrap(), values);
-        let lines = printed(OutputFormat::Jsonl, &raw);
+        let lines = print_rows(OutputFormat::Jsonl, &raw);
         let lines: Vec<Value> = lines
             .lines()
             .map(|it| serde_json::from_str(it).unwrap())
@@ -161,14 +161,17 @@ mod tests {
         for text in [json, yaml] {
             assert!(!text.contains('\u{202e}'), "{text}");
         }
-        assert_eq!(printed(OutputFormat::Table, &raw), "NAME\na row\na row\n");
+        assert_eq!(
+            print_rows(OutputFormat::Table, &raw),
+            "NAME\na row\na row\n"
+        );
         for (format, nothing) in [
             (OutputFormat::Json, "[]\n"),
             (OutputFormat::Yaml, "[]\n"),
             (OutputFormat::Jsonl, ""),
             (OutputFormat::Table, "NAME\n"),
         ] {
-            assert_eq!(printed(format, &[]), nothing);
+            assert_eq!(print_rows(format, &[]), nothing);
         }
     }
 

@@ -48,7 +48,7 @@ pub(crate) async fn approve(arguments: ApproveArgs) -> Result<(), Failure> {
     let digest = review.digest(&selection);
     match (&selection, arguments.reviewed) {
         (_, Some(reviewed)) if reviewed != digest.to_string() => {
-            show(&review, &selection);
+            print_pending(&review, &selection);
             return Err(format!(
                 "nothing was approved: the server's tools have changed since the review; the digest of its current tools is {digest}"
             )
@@ -57,7 +57,7 @@ pub(crate) async fn approve(arguments: ApproveArgs) -> Result<(), Failure> {
         (Selection::Source(source), None) if !arguments.all => {
             // Reports an unknown or unreachable source as every approval does.
             review.check(&selection)?;
-            show(&review, &selection);
+            print_pending(&review, &selection);
             return Err(format!(
                 "nothing was approved yet; to approve exactly the tools shown, run: {}",
                 command(source, digest, &arguments.catalogue)
@@ -81,12 +81,12 @@ pub(crate) async fn approve(arguments: ApproveArgs) -> Result<(), Failure> {
 
 /// Returns the command line that approves the shown tools of a source.
 fn command(source: &str, digest: Digest, catalogue: &CatalogueFile) -> String {
-    let (program, file) = (program::name(), program::quoted(&catalogue.file));
+    let (program, file) = (program::name(), program::quote_path(&catalogue.file));
     format!("{program} tools approve --source {source} --reviewed {digest} --file {file}")
 }
 
 /// Prints everything that an approval would accept, including definitions.
-fn show(review: &Review, selection: &Selection) {
+fn print_pending(review: &Review, selection: &Selection) {
     for upstream in review.upstreams() {
         let of_source =
             matches!(selection, Selection::Source(source) if *source == upstream.source);

@@ -8,7 +8,7 @@ pub(super) fn name() -> String {
     let started = std::env::args().next();
     match started {
         Some(path) if path.contains('/') => {
-            std::fs::canonicalize(&path).map_or(path, |whole| quoted(&whole))
+            std::fs::canonicalize(&path).map_or(path, |whole| quote_path(&whole))
         }
         Some(name) => name,
         None => "wardgate".to_owned(),
@@ -16,7 +16,7 @@ pub(super) fn name() -> String {
 }
 
 /// Quotes a path as one word of a shell.
-pub(super) fn quoted(path: &Path) -> String {
+pub(super) fn quote_path(path: &Path) -> String {
     let text = path.display().to_string();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
     if text.chars().all(is_plain) {

@@ -18,7 +18,7 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(10);
 
 /// Connects to the operator socket in the data directory of a running system.
 pub(crate) fn operator_socket(data_dir: &Path) -> Result<Link, Failure> {
-    let socket = DataDir::existing(data_dir)?.operator_socket();
+    let socket = DataDir::open_existing(data_dir)?.operator_socket();
     if !socket.exists() {
         let socket = socket.display();
         return Err(format!(

@@ -56,7 +56,7 @@ pub(crate) async fn gateway(
     let bound = bound.with_certificate(wiring.https.clone())?;
     let bound = bound.behind(wiring.trusted_proxies.clone());
     let neighbours = compose::remote(&wiring)?;
-    let key = required(wiring.session_key_file.as_ref(), "gateway.session_key_file")?;
+    let key = require_key_file(wiring.session_key_file.as_ref(), "gateway.session_key_file")?;
     let key = data_dir::session_key(key)?;
     let url = bound.url();
     let gateway = Gateway::new(config, &bound, neighbours, &key, Ambient::system()).await?;
@@ -95,7 +95,7 @@ pub(crate) async fn policy(config: &Path, verbosity: LogVerbosity) -> Result<(),
     let settings = Settings::load(config)?;
     let (config, wiring): (wardgate_policy::Config, ServiceWiring) = settings.service("policy")?;
     let telemetry = start_telemetry(&settings, "policy", verbosity)?;
-    let key = required(wiring.permit_key_file.as_ref(), "policy.permit_key_file")?;
+    let key = require_key_file(wiring.permit_key_file.as_ref(), "policy.permit_key_file")?;
     let signer = data_dir::permit_signer(key)?;
     let history = CallHistory::default();
     if let Some(url) = &wiring.links.audit {
@@ -113,17 +113,17 @@ pub(crate) async fn tool_runner(
     let (config, wiring): (wardgate_tool_runner::Config, ServiceWiring) =
         settings.service("tool_runner")?;
     let telemetry = start_telemetry(&settings, "tool-runner", verbosity)?;
-    required(
+    require_key_file(
         wiring.permit_public_key_files.first(),
         "tool_runner.permit_public_key_files",
     )?;
     let verifier = data_dir::permit_verifier(&wiring.permit_public_key_files)?;
-    let pseudonyms = required(
+    let pseudonyms = require_key_file(
         wiring.pseudonym_key_file.as_ref(),
         "tool_runner.pseudonym_key_file",
     )?;
     let (links, tls) = (&wiring.links, wiring.tls.as_ref());
-    let audit = linked(links.audit.as_ref(), "tool_runner.links.audit", 7003)?;
+    let audit = require_link(links.audit.as_ref(), "tool_runner.links.audit", 7003)?;
     // The link is optional because everything else works without it. An operator who manages tools gets an error that names
     // the missing link.
     let policy = links.policy.as_ref();
@@ -161,10 +161,10 @@ pub(crate) async fn audit(config: &Path, verbosity: LogVerbosity) -> Result<(), 
     let settings = Settings::load(config)?;
     let (config, wiring): (wardgate_audit::Config, ServiceWiring) = settings.service("audit")?;
     let telemetry = start_telemetry(&settings, "audit", verbosity)?;
-    let key = required(wiring.mac_key_file.as_ref(), "audit.mac_key_file")?;
+    let key = require_key_file(wiring.mac_key_file.as_ref(), "audit.mac_key_file")?;
     let callers = wardgate_audit::CallingProcesses::OtherProcesses;
     let mac = data_dir::mac_key(key)?;
-    let key = required(wiring.log_key_file.as_ref(), "audit.log_key_file")?;
+    let key = require_key_file(wiring.log_key_file.as_ref(), "audit.log_key_file")?;
     let log = data_dir::log_key(key)?;
     let details = details_keys(&wiring)?;
     let keys = wardgate_audit::AuditKeys { mac, log, details };
@@ -184,10 +184,10 @@ pub(crate) async fn memory(arguments: &ConfigFile, verbosity: LogVerbosity) -> R
     let settings = Settings::load(&arguments.config)?;
     let (config, wiring): (wardgate_memory::Config, ServiceWiring) = settings.service("memory")?;
     let telemetry = start_telemetry(&settings, "memory", verbosity)?;
-    let key = required(wiring.master_key_file.as_ref(), "memory.master_key_file")?;
+    let key = require_key_file(wiring.master_key_file.as_ref(), "memory.master_key_file")?;
     let (links, tls) = (&wiring.links, wiring.tls.as_ref());
-    let policy = linked(links.policy.as_ref(), "memory.links.policy", 7001)?;
-    let audit = linked(links.audit.as_ref(), "memory.links.audit", 7003)?;
+    let policy = require_link(links.policy.as_ref(), "memory.links.policy", 7001)?;
+    let audit = require_link(links.audit.as_ref(), "memory.links.audit", 7003)?;
     let service = wardgate_memory::service(
         config,
         data_dir::memory_keys(key, &wiring.former_master_key_files)?,
@@ -200,7 +200,7 @@ pub(crate) async fn memory(arguments: &ConfigFile, verbosity: LogVerbosity) -> R
 }
 
 /// Returns the URL of a service that is required, or an error that names the missing key.
-fn linked<'a>(url: Option<&'a String>, key: &str, port: u16) -> Result<&'a str, Failure> {
+fn require_link<'a>(url: Option<&'a String>, key: &str, port: u16) -> Result<&'a str, Failure> {
     url.map(String::as_str).ok_or_else(|| {
         format!(
             "{key} is missing: set it to the address of the service, for example https://127.0.0.1:{port}"
@@ -211,7 +211,10 @@ fn linked<'a>(url: Option<&'a String>, key: &str, port: u16) -> Result<&'a str, 
 
 /// Returns the path of a required key file. A separate service does not create keys, because it could not share them with
 /// its peers.
-pub(crate) fn required<'a>(file: Option<&'a PathBuf>, key: &str) -> Result<&'a PathBuf, Failure> {
+pub(crate) fn require_key_file<'a>(
+    file: Option<&'a PathBuf>,
+    key: &str,
+) -> Result<&'a PathBuf, Failure> {
     file.ok_or_else(|| {
         format!(
             "{key} is missing: set it to a key file; `wardgate certs dev` creates one for trials"
@@ -222,7 +225,7 @@ pub(crate) fn required<'a>(file: Option<&'a PathBuf>, key: &str) -> Result<&'a P
 
 /// Reads the keys for the details of calls that a configuration of separate services names.
 pub(crate) fn details_keys(wiring: &ServiceWiring) -> Result<DetailsKeys, Failure> {
-    let current = required(wiring.details_key_file.as_ref(), "audit.details_key_file")?;
+    let current = require_key_file(wiring.details_key_file.as_ref(), "audit.details_key_file")?;
     let former = &wiring.former_details_key_files;
     Ok(data_dir::details_keys(current, former)?)
 }

@@ -8,7 +8,7 @@ use crate::data_dir::DataDir;
 use crate::issuer::{self, TokenRequest};
 
 pub(crate) fn run(arguments: &TokenArgs) -> Result<(), Failure> {
-    let dir = DataDir::existing(&arguments.data_dir)?;
+    let dir = DataDir::open_existing(&arguments.data_dir)?;
     let request = TokenRequest {
         subject: &arguments.sub,
         roles: &arguments.roles,

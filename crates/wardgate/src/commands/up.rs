@@ -89,7 +89,7 @@ pub(crate) async fn run(arguments: UpArgs, verbosity: LogVerbosity) -> Result<()
         Some(demo) => introduce(demo, &url, &dir, &ambient)?,
         // Without `gateway.auth`, the gateway trusts the local issuer.
         None if !settings.has("gateway.auth") => {
-            let (program, data) = (program::name(), program::quoted(dir.path()));
+            let (program, data) = (program::name(), program::quote_path(dir.path()));
             println!("\nA token: {program} token --data-dir {data} --sub NAME --role ROLE");
         }
         None => {}
@@ -277,7 +277,7 @@ fn introduce(
     println!(
         "curl -s {url}/message -H \"Authorization: Bearer ${role}\" -H 'Content-Type: application/json' -d '{request}'"
     );
-    let (program, data) = (program::name(), program::quoted(dir.path()));
+    let (program, data) = (program::name(), program::quote_path(dir.path()));
     println!(
         "\nTo see its audit record, run: WARDGATE_TOKEN=$AUDITOR {program} audit query --data-dir {data}"
     );

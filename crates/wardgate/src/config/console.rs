@@ -101,7 +101,7 @@ fn listen() -> SocketAddr {
 mod tests {
     use crate::config::{ConsoleWiring, Settings};
 
-    fn wiring(text: &str) -> Result<ConsoleWiring, String> {
+    fn read_wiring(text: &str) -> Result<ConsoleWiring, String> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("wardgate.yaml");
         std::fs::write(&path, text).unwrap();
@@ -116,7 +116,7 @@ mod tests {
         let auth = "auth: { issuers: [{ issuer: 'https://i', audience: a, jwks: { file: k } }] }";
         let least =
             format!("console:\n  {auth}\n  links: {{ gateway: 'http://127.0.0.1:8080' }}\n");
-        let least = wiring(&least).unwrap();
+        let least = read_wiring(&least).unwrap();
         assert_eq!(least.listen.to_string(), "127.0.0.1:8082");
         assert!(least.links.agent.is_none() && least.links.audit.is_none());
         for (text, named) in [
@@ -134,7 +134,7 @@ mod tests {
                 "agnet",
             ),
         ] {
-            let told = wiring(&text).unwrap_err();
+            let told = read_wiring(&text).unwrap_err();
             assert!(told.contains(named), "{text}: {told}");
         }
     }

@@ -51,7 +51,7 @@ fn an_error_names_the_line_and_column_of_its_key() {
     )
     .unwrap();
     let error = |section: &str| {
-        let read = settings.unwired::<wardgate_audit::Config>(section, |_| {});
+        let read = settings.own_settings::<wardgate_audit::Config>(section, |_| {});
         read.unwrap_err().to_string()
     };
     assert!(
@@ -64,7 +64,7 @@ fn an_error_names_the_line_and_column_of_its_key() {
         "{}",
         error("memory")
     );
-    let told = settings.located(
+    let told = settings.locate_error(
         "gateway",
         &TestError("gateway.listen: `nowhere` is not an address"),
     );
@@ -73,7 +73,7 @@ fn an_error_names_the_line_and_column_of_its_key() {
             .contains("wardgate.yaml:8:3: gateway.listen"),
         "{told}"
     );
-    let told = settings.located("gateway", &TestError("auth.issuers[0].issuer: is empty"));
+    let told = settings.locate_error("gateway", &TestError("auth.issuers[0].issuer: is empty"));
     assert!(
         told.to_string().contains("wardgate.yaml:7:1: auth"),
         "{told}"

@@ -8,11 +8,11 @@ use wardgate_domain::Timestamp;
 use super::support::{definition, tool, with};
 use crate::pins::{Grade, JudgedTool, Names, PinJudgement, Pins, UpstreamOffer};
 
-fn named(name: &str) -> Value {
+fn tool_with_name(name: &str) -> Value {
     with("/name", json!(name))
 }
 
-fn pinned(source: &str, tools: &[Value]) -> Pins {
+fn create_pins(source: &str, tools: &[Value]) -> Pins {
     let mut pins = Pins::default();
     for tool in tools {
         pins.approve(
@@ -48,15 +48,22 @@ fn states(judged: &[JudgedTool]) -> Vec<(&str, &str)> {
 
 #[test]
 fn each_tool_is_judged_by_itself() {
-    let pins = pinned("shop", &[named("kept"), named("changed"), named("lost")]);
-    let mut changed = named("changed");
+    let pins = create_pins(
+        "shop",
+        &[
+            tool_with_name("kept"),
+            tool_with_name("changed"),
+            tool_with_name("lost"),
+        ],
+    );
+    let mut changed = tool_with_name("changed");
     changed["annotations"]["readOnlyHint"] = json!(false);
     let offered = [
-        named("kept"),
+        tool_with_name("kept"),
         changed,
-        named("brand_new"),
-        named("twice"),
-        named("twice"),
+        tool_with_name("brand_new"),
+        tool_with_name("twice"),
+        tool_with_name("twice"),
         json!({ "name": "odd" }),
     ];
     let judged = judge(&pins, "shop", &offered, &mut Names::default());
@@ -93,16 +100,19 @@ fn suspicion_holds_at_first_sight_too() {
 
 #[test]
 fn a_pin_of_one_source_says_nothing_of_another() {
-    let pins = pinned("shop", &[tool()]);
+    let pins = create_pins("shop", &[tool()]);
     let judged = judge(&pins, "other", &[tool()], &mut Names::default());
     assert_eq!(judged[0].judged.as_str(), "new");
 }
 
 #[test]
 fn tools_that_the_configuration_does_not_name_are_not_looked_at() {
-    let pins = pinned("shop", &[named("lost"), named("wanted")]);
+    let pins = create_pins("shop", &[tool_with_name("lost"), tool_with_name("wanted")]);
     let only = BTreeSet::from(["wanted".to_owned()]);
-    let texts = [named("wanted").to_string(), named("other").to_string()];
+    let texts = [
+        tool_with_name("wanted").to_string(),
+        tool_with_name("other").to_string(),
+    ];
     let offer = UpstreamOffer {
         source: "shop",
         prefix: "",
@@ -115,21 +125,21 @@ fn tools_that_the_configuration_does_not_name_are_not_looked_at() {
 
 #[test]
 fn a_new_tool_cannot_take_the_name_of_an_approved_one_whatever_the_order() {
-    let pins = pinned("second", &[named("read_file")]);
+    let pins = create_pins("second", &[tool_with_name("read_file")]);
     let mut names = Names::of_configured(["search"]);
     pins.claim("first", "", &mut names);
     pins.claim("second", "", &mut names);
     let first = judge(
         &pins,
         "first",
-        &[named("readFile"), named("SEARCH")],
+        &[tool_with_name("readFile"), tool_with_name("SEARCH")],
         &mut names,
     );
     assert_eq!(
         states(&first),
         [("SEARCH", "refused"), ("readFile", "refused")]
     );
-    let second = judge(&pins, "second", &[named("read_file")], &mut names);
+    let second = judge(&pins, "second", &[tool_with_name("read_file")], &mut names);
     assert_eq!(states(&second), [("read_file", "approved")]);
 }
 
@@ -137,8 +147,8 @@ fn a_new_tool_cannot_take_the_name_of_an_approved_one_whatever_the_order() {
 fn of_two_new_tools_that_look_alike_the_source_listed_first_wins() {
     let pins = Pins::default();
     let mut names = Names::default();
-    let first = judge(&pins, "first", &[named("go_on")], &mut names);
-    let second = judge(&pins, "second", &[named("g0-on")], &mut names);
+    let first = judge(&pins, "first", &[tool_with_name("go_on")], &mut names);
+    let second = judge(&pins, "second", &[tool_with_name("g0-on")], &mut names);
     assert_eq!(states(&first), [("go_on", "new")]);
     assert_eq!(
         second[0].to_string(),
@@ -148,7 +158,7 @@ fn of_two_new_tools_that_look_alike_the_source_listed_first_wins() {
 
 #[test]
 fn an_approval_replaces_and_a_forgotten_tool_is_new_again() {
-    let mut pins = pinned("shop", &[tool()]);
+    let mut pins = create_pins("shop", &[tool()]);
     let changed = with("/title", json!("Other"));
     pins.approve(
         "shop",

@@ -2,7 +2,7 @@
 
 use crate::pins::Names;
 
-fn claimed(first: &str, second: &str) -> bool {
+fn can_claim_both(first: &str, second: &str) -> bool {
     let mut names = Names::default();
     names.claim("first", "", first).unwrap();
     names.claim("second", "", second).is_ok()
@@ -22,8 +22,8 @@ fn names_that_look_alike_are_refused_to_the_second() {
         ("login", "Iogin"),
         ("turn_on", "tum_on"),
     ] {
-        assert!(!claimed(first, second), "{first} and {second}");
-        assert!(!claimed(second, first), "{second} and {first}");
+        assert!(!can_claim_both(first, second), "{first} and {second}");
+        assert!(!can_claim_both(second, first), "{second} and {first}");
     }
     for (first, second) in [
         ("read_file", "read_files"),
@@ -31,7 +31,7 @@ fn names_that_look_alike_are_refused_to_the_second() {
         ("get", "set"),
         ("pin", "pan"),
     ] {
-        assert!(claimed(first, second), "{first} and {second}");
+        assert!(can_claim_both(first, second), "{first} and {second}");
     }
 }
 

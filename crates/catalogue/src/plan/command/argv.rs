@@ -52,10 +52,10 @@ impl Argv {
             match word.list(values) {
                 Some(elements) => {
                     for element in elements {
-                        arguments.push(word.checked(text_of(element))?);
+                        arguments.push(word.check_argument(text_of(element))?);
                     }
                 }
-                None => arguments.push(word.checked(word.template.fill_plain(values)?)?),
+                None => arguments.push(word.check_argument(word.template.fill_plain(values)?)?),
             }
         }
         Ok(arguments)
@@ -72,7 +72,7 @@ impl ArgvWord {
         }
     }
 
-    fn checked(&self, argument: String) -> Result<String, UnfitValue> {
+    fn check_argument(&self, argument: String) -> Result<String, UnfitValue> {
         if self.is_guarded && argument.starts_with('-') {
             return Err(self.unfit("must not begin with `-`"));
         }

@@ -27,9 +27,9 @@ impl BodyTemplate {
         fields: &mut FieldReader<'_>,
         scope: &mut Scope<'_, '_>,
     ) -> Option<Self> {
-        let json = fields.optional("json");
-        let form = fields.optional("form");
-        let text = fields.optional("text");
+        let json = fields.take_optional("json");
+        let form = fields.take_optional("form");
+        let text = fields.take_optional("text");
         match (json, form, text) {
             (None, None, None) => Some(Self::None),
             (Some(node), None, None) => Some(Self::Json(scope.json_template(node))),

@@ -47,7 +47,9 @@ impl PathTemplate {
         let last = segments.len() - 1;
         let bad = segments.iter().enumerate().any(|(at, segment)| {
             let fixed = segment.places().next().is_none().then(|| segment.prefix());
-            fixed.is_some_and(|text| (text.is_empty() && at != last) || has_dots(&decoded(text)))
+            fixed.is_some_and(|text| {
+                (text.is_empty() && at != last) || has_dots(&decode_segment(text))
+            })
         });
         if bad {
             scope.faults.add(
@@ -68,7 +70,7 @@ impl PathTemplate {
                 Cow::Owned(utf8_percent_encode(text, &ENCODED).to_string())
             })?;
             if let Some(place) = segment.places().next()
-                && let Some(problem) = unfit(&decoded(&filled))
+                && let Some(problem) = unfit(&decode_segment(&filled))
             {
                 return Err(UnfitValue {
                     argument: place.name.clone(),
@@ -82,7 +84,7 @@ impl PathTemplate {
     }
 }
 
-fn decoded(segment: &str) -> Cow<'_, str> {
+fn decode_segment(segment: &str) -> Cow<'_, str> {
     percent_decode_str(segment).decode_utf8_lossy()
 }
 

@@ -2,13 +2,13 @@ use super::*;
 
 const DIALECTS: [SqlDialect; 3] = [SqlDialect::Sqlite, SqlDialect::Postgres, SqlDialect::Mysql];
 
-fn handling(dialect: SqlDialect, sql: &str) -> RowHandling {
+fn row_handling(dialect: SqlDialect, sql: &str) -> RowHandling {
     RowHandling::from_sql(dialect, sql).unwrap()
 }
 
 /// Returns the text of the limit of `sql`, and its numbers.
 fn limit(sql: &str) -> Option<(&str, Option<RowNumber>, Option<RowNumber>)> {
-    let limit = handling(SqlDialect::Sqlite, sql).limit?;
+    let limit = row_handling(SqlDialect::Sqlite, sql).limit?;
     Some((&sql[limit.at..], limit.skip, limit.take))
 }
 
@@ -39,7 +39,7 @@ fn a_limit_at_the_end_is_found_in_every_form() {
         let sql = format!("SELECT id FROM t WHERE a IN (1, 2) AND :row_rule ORDER BY id {text}");
         assert_eq!(limit(&sql), Some((text, skip, take)), "{sql}");
         for dialect in DIALECTS {
-            let handling = handling(dialect, &sql);
+            let handling = row_handling(dialect, &sql);
             assert!(!handling.combines_rows, "{sql}");
             assert!(handling.restricts_every_row, "{sql}");
         }
@@ -67,7 +67,10 @@ fn a_limit_that_is_not_understood_combines_rows() {
         "LIMIT {n}",
     ] {
         let sql = format!("SELECT id FROM t WHERE :row_rule ORDER BY id {text}");
-        assert!(handling(SqlDialect::Postgres, &sql).combines_rows, "{sql}");
+        assert!(
+            row_handling(SqlDialect::Postgres, &sql).combines_rows,
+            "{sql}"
+        );
     }
 }
 
@@ -76,7 +79,10 @@ fn an_offset_that_is_an_expression_combines_rows() {
     for end in ["", " ROWS FETCH NEXT 10 ROWS ONLY", " LIMIT :n"] {
         let sql =
             format!("SELECT id FROM t WHERE :row_rule ORDER BY id OFFSET coalesce(:m, 0){end}");
-        assert!(handling(SqlDialect::Postgres, &sql).combines_rows, "{sql}");
+        assert!(
+            row_handling(SqlDialect::Postgres, &sql).combines_rows,
+            "{sql}"
+        );
     }
 }
 
@@ -91,15 +97,15 @@ fn other_words_are_no_limit() {
         "SELECT id FROM t WHERE :row_rule AND id IN (SELECT id FROM u ORDER BY a LIMIT 5)",
     ] {
         for dialect in [SqlDialect::Sqlite, SqlDialect::Postgres] {
-            let handling = handling(dialect, sql);
+            let handling = row_handling(dialect, sql);
             assert_eq!(handling.limit, None, "{sql}");
             assert!(!handling.combines_rows, "{sql}");
         }
     }
     let column = "SELECT offset FROM t WHERE :row_rule ORDER BY offset";
-    assert!(!handling(SqlDialect::Sqlite, column).combines_rows);
+    assert!(!row_handling(SqlDialect::Sqlite, column).combines_rows);
     let quoted = "SELECT `limit`, \"count\" FROM t WHERE :row_rule LIMIT 3";
-    let handling = handling(SqlDialect::Mysql, quoted);
+    let handling = row_handling(SqlDialect::Mysql, quoted);
     assert!(handling.limit.is_some() && !handling.combines_rows);
 }
 
@@ -137,7 +143,10 @@ fn a_query_that_combines_rows_is_found() {
         "SELECT a FROM t) WHERE :row_rule",
         "SELECT (a FROM t WHERE :row_rule",
     ] {
-        assert!(handling(SqlDialect::Postgres, sql).combines_rows, "{sql}");
+        assert!(
+            row_handling(SqlDialect::Postgres, sql).combines_rows,
+            "{sql}"
+        );
     }
     for sql in [
         "SELECT GROUP_CONCAT(a) FROM t WHERE :row_rule",
@@ -146,10 +155,10 @@ fn a_query_that_combines_rows_is_found() {
         "SELECT ROWNUM() AS n, a FROM t WHERE :row_rule",
         "SELECT a FROM t WHERE :row_rule PROCEDURE ANALYSE()",
     ] {
-        assert!(handling(SqlDialect::Mysql, sql).combines_rows, "{sql}");
+        assert!(row_handling(SqlDialect::Mysql, sql).combines_rows, "{sql}");
     }
     for sql in ["SELECT total(a) FROM t", "SELECT [count](*) FROM t"] {
-        assert!(handling(SqlDialect::Sqlite, sql).combines_rows, "{sql}");
+        assert!(row_handling(SqlDialect::Sqlite, sql).combines_rows, "{sql}");
     }
 }
 
@@ -173,7 +182,7 @@ fn a_query_that_returns_its_rows_one_by_one_does_not_combine_them() {
         "SELECT staggered(a), aggregate_id(b) FROM t WHERE :row_rule",
     ] {
         for dialect in [SqlDialect::Sqlite, SqlDialect::Postgres] {
-            assert!(!handling(dialect, sql).combines_rows, "{sql}");
+            assert!(!row_handling(dialect, sql).combines_rows, "{sql}");
         }
     }
 }
@@ -196,7 +205,7 @@ fn a_marker_among_the_conditions_of_where_restricts_every_row() {
         "WITH x AS (SELECT 1 UNION SELECT 2) SELECT a FROM t WHERE a IN (SELECT 1 UNION SELECT 2) AND :row_rule",
     ] {
         for dialect in DIALECTS {
-            assert!(handling(dialect, sql).restricts_every_row, "{sql}");
+            assert!(row_handling(dialect, sql).restricts_every_row, "{sql}");
         }
     }
 }
@@ -244,7 +253,7 @@ fn any_other_marker_does_not_restrict_every_row() {
         "SELECT a FROM t WHERE :row_rule)",
     ] {
         for dialect in DIALECTS {
-            assert!(!handling(dialect, sql).restricts_every_row, "{sql}");
+            assert!(!row_handling(dialect, sql).restricts_every_row, "{sql}");
         }
     }
 }
@@ -279,7 +288,7 @@ fn a_bracketed_query_is_a_table_where_its_rows_are_read_or_returned() {
         "SELECT a FROM unnest((SELECT array_agg(a) FROM t)) x",
     ] {
         for dialect in DIALECTS {
-            assert!(handling(dialect, sql).combines_rows, "{sql}");
+            assert!(row_handling(dialect, sql).combines_rows, "{sql}");
         }
     }
     for sql in [
@@ -295,7 +304,7 @@ fn a_bracketed_query_is_a_table_where_its_rows_are_read_or_returned() {
         "SELECT (SELECT n FROM (SELECT count(*) AS n FROM v) x) AS n, a FROM t",
     ] {
         for dialect in DIALECTS {
-            assert!(!handling(dialect, sql).combines_rows, "{sql}");
+            assert!(!row_handling(dialect, sql).combines_rows, "{sql}");
         }
     }
 }
@@ -312,7 +321,7 @@ fn a_marker_in_a_subquery_of_an_expression_does_not_restrict_every_row() {
         "SELECT a FROM t OFFSET (SELECT n FROM t WHERE :row_rule)",
     ] {
         for dialect in DIALECTS {
-            assert!(!handling(dialect, sql).restricts_every_row, "{sql}");
+            assert!(!row_handling(dialect, sql).restricts_every_row, "{sql}");
         }
     }
     for sql in [
@@ -323,7 +332,7 @@ fn a_marker_in_a_subquery_of_an_expression_does_not_restrict_every_row() {
         "(SELECT a FROM t WHERE :row_rule)",
     ] {
         for dialect in DIALECTS {
-            assert!(handling(dialect, sql).restricts_every_row, "{sql}");
+            assert!(row_handling(dialect, sql).restricts_every_row, "{sql}");
         }
     }
 }
@@ -331,7 +340,7 @@ fn a_marker_in_a_subquery_of_an_expression_does_not_restrict_every_row() {
 #[test]
 fn a_query_in_with_is_shared_also_in_redundant_brackets() {
     let sql = "WITH x AS ((SELECT a FROM t WHERE :row_rule)) SELECT a FROM x";
-    assert!(handling(SqlDialect::Postgres, sql).combines_rows);
+    assert!(row_handling(SqlDialect::Postgres, sql).combines_rows);
 }
 
 #[test]
@@ -354,7 +363,7 @@ fn a_marker_that_comes_after_the_rows_were_combined_does_not_restrict_every_row(
         "SELECT a FROM (TABLE t LIMIT 5) x WHERE :row_rule",
     ] {
         for dialect in DIALECTS {
-            let handling = handling(dialect, sql);
+            let handling = row_handling(dialect, sql);
             assert!(handling.combines_rows, "{sql}");
             assert!(!handling.restricts_every_row, "{sql}");
         }
@@ -407,7 +416,7 @@ fn a_marker_that_comes_after_the_rows_were_combined_does_not_restrict_every_row(
         ),
     ] {
         for dialect in DIALECTS {
-            let handling = handling(dialect, sql);
+            let handling = row_handling(dialect, sql);
             assert!(handling.restricts_every_row, "{sql}");
             assert_eq!(handling.combines_rows, combines_rows, "{sql}");
         }
@@ -428,14 +437,17 @@ fn distinct_and_set_operations_combine_rows_if_a_collation_decides_which_are_equ
         "(SELECT a FROM t WHERE :row_rule) UNION (SELECT a FROM u) LIMIT 5",
         "SELECT a FROM (SELECT a FROM t UNION SELECT a FROM u) x WHERE :row_rule",
     ] {
-        assert!(!handling(SqlDialect::Postgres, sql).combines_rows, "{sql}");
+        assert!(
+            !row_handling(SqlDialect::Postgres, sql).combines_rows,
+            "{sql}"
+        );
         for dialect in [SqlDialect::Sqlite, SqlDialect::Mysql] {
-            assert!(handling(dialect, sql).combines_rows, "{sql}");
+            assert!(row_handling(dialect, sql).combines_rows, "{sql}");
         }
     }
     for dialect in DIALECTS {
         let sql = "SELECT a FROM t WHERE :row_rule UNION ALL SELECT a FROM u ORDER BY a LIMIT 5";
-        let union = handling(dialect, sql);
+        let union = row_handling(dialect, sql);
         assert!(!union.combines_rows && !union.restricts_every_row);
         assert!(union.limit.is_some());
     }
@@ -448,7 +460,7 @@ fn distinct_and_set_operations_combine_rows_if_a_collation_decides_which_are_equ
         "SELECT a FROM t WHERE :row_rule UNION ALL SELECT count(*) FROM t",
     ] {
         for dialect in DIALECTS {
-            let handling = handling(dialect, sql);
+            let handling = row_handling(dialect, sql);
             assert!(handling.combines_rows, "{sql}");
             assert!(!handling.restricts_every_row, "{sql}");
         }
@@ -458,10 +470,10 @@ fn distinct_and_set_operations_combine_rows_if_a_collation_decides_which_are_equ
 #[test]
 fn min_and_max_of_several_values_combine_no_rows_in_sqlite() {
     let sql = "SELECT min(a, b), max(round(a, 1), b) FROM t";
-    assert!(!handling(SqlDialect::Sqlite, sql).combines_rows);
-    assert!(handling(SqlDialect::Postgres, sql).combines_rows);
+    assert!(!row_handling(SqlDialect::Sqlite, sql).combines_rows);
+    assert!(row_handling(SqlDialect::Postgres, sql).combines_rows);
     for sql in ["SELECT min(a) FROM t", "SELECT max(round(a, 1)) FROM t"] {
-        assert!(handling(SqlDialect::Sqlite, sql).combines_rows, "{sql}");
+        assert!(row_handling(SqlDialect::Sqlite, sql).combines_rows, "{sql}");
     }
 }
 
@@ -472,9 +484,9 @@ fn an_aggregate_in_a_subquery_without_a_table_combines_the_rows_of_the_query_aro
         "SELECT ((SELECT (SELECT count(r.id)))) AS n, id FROM t r WHERE :row_rule",
     ] {
         for dialect in DIALECTS {
-            assert!(handling(dialect, sql).combines_rows, "{sql}");
+            assert!(row_handling(dialect, sql).combines_rows, "{sql}");
         }
     }
     let of_others = "SELECT (SELECT (SELECT count(v.id)) FROM v) AS n, id FROM t r";
-    assert!(!handling(SqlDialect::Postgres, of_others).combines_rows);
+    assert!(!row_handling(SqlDialect::Postgres, of_others).combines_rows);
 }

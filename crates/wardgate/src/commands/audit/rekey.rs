@@ -41,7 +41,7 @@ pub(super) async fn run(options: &AuditRekey, verbosity: LogVerbosity) -> Result
 /// Returns the store and the keys of separate services or of `wardgate up`.
 fn store_and_keys(options: &AuditRekey) -> Result<(StoreSettings, DetailsKeys), Failure> {
     let Some(file) = &options.config else {
-        let dir = DataDir::existing(&options.data_dir)?;
+        let dir = DataDir::open_existing(&options.data_dir)?;
         let keys = data_dir::details_keys_of_up(&dir)?;
         return Ok((StoreSettings::file(dir.record()), keys));
     };
@@ -50,7 +50,7 @@ fn store_and_keys(options: &AuditRekey) -> Result<(StoreSettings, DetailsKeys), 
         let (audit, wiring): (wardgate_audit::Config, ServiceWiring) = settings.service("audit")?;
         (audit, details_keys(&wiring)?)
     } else {
-        let dir = DataDir::existing(&options.data_dir)?;
+        let dir = DataDir::open_existing(&options.data_dir)?;
         let audit = UpSettings::from_settings(&settings, &dir)?.audit;
         (audit, data_dir::details_keys_of_up(&dir)?)
     };

@@ -42,7 +42,7 @@ pub(super) async fn run(arguments: AuditWitness, verbosity: LogVerbosity) -> Res
 }
 
 fn key(wiring: &WitnessWiring) -> Result<Vec<u8>, Failure> {
-    let file = serve::required(wiring.key_file.as_ref(), "witness.key_file")?;
+    let file = serve::require_key_file(wiring.key_file.as_ref(), "witness.key_file")?;
     Ok(data_dir::read_pkcs8(file)?)
 }
 

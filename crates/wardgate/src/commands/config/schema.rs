@@ -23,11 +23,11 @@ const DEEPEST: usize = 12;
 
 /// Returns the schema of the values that `T` deserializes from.
 pub(super) fn derive_schema<T: DeserializeOwned>() -> Value {
-    node(&asked::<T>, &mut Vec::new())
+    node(&requested_kind::<T>, &mut Vec::new())
 }
 
 /// Returns the schema of a section that several types read, each with its own members.
-pub(super) fn merged(parts: impl IntoIterator<Item = Value>) -> Value {
+pub(super) fn merge_schemas(parts: impl IntoIterator<Item = Value>) -> Value {
     let mut properties = Map::new();
     for mut part in parts {
         if let Value::Object(own) = part["properties"].take() {
@@ -120,7 +120,7 @@ enum ValueKind {
 }
 
 /// Returns the kind of value that `T` requests at the end of `path`.
-fn asked<T: DeserializeOwned>(path: &[Step]) -> ValueKind {
+fn requested_kind<T: DeserializeOwned>(path: &[Step]) -> ValueKind {
     let asked = Cell::new(ValueKind::default());
     // `Probe` never provides a value at the end of the path, so this always fails.
     let _ = T::deserialize(Probe {

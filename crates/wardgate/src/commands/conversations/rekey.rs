@@ -9,7 +9,7 @@ use wardgate_memory::{MasterKeys, RekeyEvent, RekeyOutcome};
 use crate::Failure;
 use crate::cli::{LogVerbosity, RekeyOptions};
 use crate::commands::progress::{Progress, check_unreadable, print_moved, print_nothing_to_move};
-use crate::commands::serve::required;
+use crate::commands::serve::require_key_file;
 use crate::commands::up::UpSettings;
 use crate::config::{ServiceWiring, Settings, StoreSettings};
 use crate::data_dir::{self, DataDir};
@@ -57,19 +57,19 @@ pub(super) async fn run(options: &RekeyOptions, verbosity: LogVerbosity) -> Resu
 /// Returns the store and the master keys of separate services or of `wardgate up`.
 fn store_and_keys(options: &RekeyOptions) -> Result<(StoreSettings, MasterKeys), Failure> {
     let Some(file) = &options.config else {
-        let dir = DataDir::existing(&options.data_dir)?;
+        let dir = DataDir::open_existing(&options.data_dir)?;
         return Ok((StoreSettings::file(dir.memory_store()), keys_of_up(&dir)?));
     };
     let settings = Settings::load(file)?;
     if settings.has("memory.master_key_file") {
         let (_, wiring): (Dict, ServiceWiring) = settings.service("memory")?;
         let store = settings.store("memory")?;
-        let store = store.ok_or_else(|| missing(file, "memory.store"))?;
-        let current = required(wiring.master_key_file.as_ref(), "memory.master_key_file")?;
+        let store = store.ok_or_else(|| missing_key(file, "memory.store"))?;
+        let current = require_key_file(wiring.master_key_file.as_ref(), "memory.master_key_file")?;
         let keys = data_dir::memory_keys(current, &wiring.former_master_key_files)?;
         return Ok((store, keys));
     }
-    let dir = DataDir::existing(&options.data_dir)?;
+    let dir = DataDir::open_existing(&options.data_dir)?;
     let memory = UpSettings::from_settings(&settings, &dir)?.memory;
     let store = StoreSettings {
         store: memory.store,
@@ -85,6 +85,6 @@ fn keys_of_up(dir: &DataDir) -> Result<MasterKeys, Failure> {
     )?)
 }
 
-fn missing(file: &Path, key: &str) -> String {
+fn missing_key(file: &Path, key: &str) -> String {
     format!("{} does not set {key}", file.display())
 }

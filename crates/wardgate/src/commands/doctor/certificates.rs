@@ -54,7 +54,7 @@ pub(super) fn examine_served(
     now: Timestamp,
 ) -> Finding {
     let about = FindingSubject::new("certificate", format!("served by {place}"));
-    match left(Path::new("it"), certificate, now) {
+    match remaining_days(Path::new("it"), certificate, now) {
         Ok(days) if days < SOON => about.warn(
             format!("{days} days remain"),
             "renew it; if its file is newer, the log of the service states why the file was not loaded",
@@ -83,11 +83,11 @@ fn days_left(name: &str, files: &TlsFiles, now: Timestamp) -> Result<u64, Certif
         return Err((what, format!("issue one whose DNS name is `{name}`")));
     }
     key_fits(leaf, files)?;
-    let own = left(&files.cert, leaf, now)?;
+    let own = remaining_days(&files.cert, leaf, now)?;
     // There are two authorities while one replaces the other.
     let signers = authority.iter().map(|root| {
-        signed(&parsed, &chain[1..], root, now)?;
-        left(&files.ca, root, now)
+        verify_signature(&parsed, &chain[1..], root, now)?;
+        remaining_days(&files.ca, root, now)
     });
     let best = signers.reduce(|one, other| match (one, other) {
         (Ok(one), Ok(other)) => Ok(one.max(other)),
@@ -101,7 +101,7 @@ fn days_left(name: &str, files: &TlsFiles, now: Timestamp) -> Result<u64, Certif
     }
 }
 
-fn signed(
+fn verify_signature(
     leaf: &EndEntityCert<'_>,
     chain: &[CertificateDer<'_>],
     root: &CertificateDer<'_>,
@@ -138,7 +138,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Certificate
 }
 
 /// Returns the number of whole days until the certificate expires.
-fn left(
+fn remaining_days(
     path: &Path,
     certificate: &CertificateDer<'_>,
     now: Timestamp,

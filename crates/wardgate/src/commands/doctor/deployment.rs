@@ -57,7 +57,7 @@ fn names(exports: Vec<ExportSettings>) -> Vec<String> {
     exports.into_iter().map(|export| export.name).collect()
 }
 
-fn stored(store: Option<String>, database: DatabaseSettings) -> Option<StoreSettings> {
+fn store_settings(store: Option<String>, database: DatabaseSettings) -> Option<StoreSettings> {
     store.map(|store| StoreSettings { store, database })
 }
 
@@ -65,14 +65,14 @@ impl Deployment {
     /// Returns the deployment, and findings about its configuration.
     pub(super) fn from_args(arguments: &DoctorArgs) -> Result<(Self, Vec<Finding>), Failure> {
         let (mut deployment, findings) = match &arguments.config {
-            Some(file) => Self::configured(file, arguments),
+            Some(file) => Self::from_config(file, arguments),
             None => (Self::up(&arguments.data_dir)?, Vec::new()),
         };
         deployment.whole_record = arguments.whole_record;
         Ok((deployment, findings))
     }
 
-    fn configured(file: &Path, arguments: &DoctorArgs) -> (Self, Vec<Finding>) {
+    fn from_config(file: &Path, arguments: &DoctorArgs) -> (Self, Vec<Finding>) {
         let only = &arguments.service;
         let about = FindingSubject::new("configuration", file.display().to_string());
         let remedy =
@@ -90,7 +90,7 @@ impl Deployment {
             let (mut deployment, finding) = Self::configured_up(&settings, &arguments.data_dir);
             deployment
                 .secrets
-                .extend(secrets::referenced(&settings, only));
+                .extend(secrets::referenced_files(&settings, only));
             findings.extend(finding);
             return (deployment, findings);
         }
@@ -106,7 +106,7 @@ impl Deployment {
         }
         deployment
             .secrets
-            .extend(secrets::referenced(&settings, only));
+            .extend(secrets::referenced_files(&settings, only));
         (deployment, findings)
     }
 
@@ -126,21 +126,21 @@ impl Deployment {
         let finding = about.ok("exists");
         deployment.stores.clear();
         let room = up.audit.room();
-        let record = stored(Some(up.audit.store), up.audit.database);
+        let record = store_settings(Some(up.audit.store), up.audit.database);
         deployment.store("audit.store", record.clone(), &wardgate_audit::LAYOUT);
         deployment.store(
             "gateway.store",
-            stored(up.gateway.store, up.gateway.database),
+            store_settings(up.gateway.store, up.gateway.database),
             &wardgate_gateway::LAYOUT,
         );
         deployment.store(
             "tool_runner.store",
-            stored(Some(up.tool_runner.store), up.tool_runner.database),
+            store_settings(Some(up.tool_runner.store), up.tool_runner.database),
             &wardgate_tool_runner::LAYOUT,
         );
         deployment.store(
             "memory.store",
-            stored(Some(up.memory.store), up.memory.database),
+            store_settings(Some(up.memory.store), up.memory.database),
             &wardgate_memory::LAYOUT,
         );
         deployment.caller_lookup = up.policy.caller_lookup;
@@ -218,7 +218,7 @@ impl Deployment {
             self.link(Peer::Gateway, peer, url, tls.as_ref());
         }
         self.certificate(Peer::Gateway, tls);
-        let store = stored(config.store, config.database);
+        let store = store_settings(config.store, config.database);
         self.store("gateway.store", store, &wardgate_gateway::LAYOUT);
         self.edge(
             ["gateway", "probes of the gateway"],
@@ -269,7 +269,7 @@ impl Deployment {
 
     fn add_console(&mut self, settings: &Settings) -> Result<(), Error> {
         let wiring: ConsoleWiring = settings.wiring("console")?;
-        let store = stored(wiring.store, wiring.database);
+        let store = store_settings(wiring.store, wiring.database);
         self.store("console.store", store, &wardgate_console::LAYOUT);
         self.key(
             "console.cookie_key_file",
@@ -325,7 +325,7 @@ impl Deployment {
                     wiring.permit_key_file,
                     KeyKind::PermitPrivate,
                 );
-                let config: wardgate_policy::Config = settings.unwired("policy", |_| {})?;
+                let config: wardgate_policy::Config = settings.own_settings("policy", |_| {})?;
                 self.caller_lookup = config.caller_lookup;
                 self.policy_bundle = config.bundle;
             }
@@ -357,7 +357,7 @@ impl Deployment {
                 }
                 self.record.clone_from(&store);
                 if has_settings {
-                    let config: wardgate_audit::Config = settings.unwired("audit", |_| {})?;
+                    let config: wardgate_audit::Config = settings.own_settings("audit", |_| {})?;
                     self.room = config.room();
                     self.witnesses = config.witnesses;
                     self.exports = names(config.exports);
@@ -398,7 +398,7 @@ impl Deployment {
     /// Returns the keys, the record and the other stores of a data directory. The services on it share one process and have
     /// no links.
     fn up(path: &Path) -> Result<Self, Failure> {
-        let dir = DataDir::existing(path)?;
+        let dir = DataDir::open_existing(path)?;
         let mut deployment = Self::default();
         deployment.key("permit.pem", Some(dir.permit_key()), KeyKind::PermitPrivate);
         deployment.key(

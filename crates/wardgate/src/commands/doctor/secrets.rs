@@ -56,7 +56,7 @@ pub(super) fn is_old(days: u64) -> bool {
 
 /// Returns the files from which the catalogue and the assistants of the configuration read secrets. `only` names the sections
 /// to look at; if it is empty, all are. Faults of these files are reported by `wardgate config check`.
-pub(super) fn referenced(settings: &Settings, only: &[ConfigSection]) -> Vec<SecretFile> {
+pub(super) fn referenced_files(settings: &Settings, only: &[ConfigSection]) -> Vec<SecretFile> {
     let is_asked = |part: ConfigSection| {
         settings.has(part.section()) && (only.is_empty() || only.contains(&part))
     };
@@ -68,7 +68,7 @@ pub(super) fn referenced(settings: &Settings, only: &[ConfigSection]) -> Vec<Sec
         }));
     };
     if is_asked(ConfigSection::ToolRunner)
-        && let Ok(config) = settings.unwired("tool_runner", |_| {})
+        && let Ok(config) = settings.own_settings("tool_runner", |_| {})
         && let Ok(catalogue) = wardgate_tool_runner::check(&config)
     {
         let paths = catalogue.secret_files().iter();
@@ -78,7 +78,7 @@ pub(super) fn referenced(settings: &Settings, only: &[ConfigSection]) -> Vec<Sec
         );
     }
     if is_asked(ConfigSection::Agent)
-        && let Ok(config) = settings.unwired("agent", |_| {})
+        && let Ok(config) = settings.own_settings("agent", |_| {})
         && let Ok(paths) = wardgate_agent::secret_files(&config)
     {
         add("agent.assistants", paths);
@@ -130,7 +130,7 @@ mod tests {
             setting: "tool_runner.catalogue".to_owned(),
             path: dir.path().join("token"),
         };
-        assert_eq!(referenced(&settings, &[]), [file]);
-        assert_eq!(referenced(&settings, &[ConfigSection::Audit]), []);
+        assert_eq!(referenced_files(&settings, &[]), [file]);
+        assert_eq!(referenced_files(&settings, &[ConfigSection::Audit]), []);
     }
 }

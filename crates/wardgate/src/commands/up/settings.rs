@@ -32,11 +32,11 @@ impl UpSettings {
         let auth = Value::serialize(issuer::trust(dir, local))?;
         Ok(Self {
             telemetry: settings.optional("telemetry")?,
-            gateway: settings.unwired("gateway", |section| {
+            gateway: settings.own_settings("gateway", |section| {
                 section.entry("auth".to_owned()).or_insert(auth);
                 set(section, "store", dir.gateway_store());
             })?,
-            policy: settings.unwired("policy", |section| {
+            policy: settings.own_settings("policy", |section| {
                 // The default is left to the service if the section has no bundle, or something else in its place.
                 if let Some(Value::Dict(_, bundle)) = section.get_mut("bundle") {
                     set(bundle, "state_file", dir.policy_bundle());
@@ -47,11 +47,11 @@ impl UpSettings {
                     set(bundle, "state_file", dir.candidate_bundle());
                 }
             })?,
-            tool_runner: settings.unwired("tool_runner", |section| {
+            tool_runner: settings.own_settings("tool_runner", |section| {
                 set(section, "store", dir.tool_runner_store());
             })?,
-            audit: settings.unwired("audit", |section| set(section, "store", dir.record()))?,
-            memory: settings.unwired("memory", |section| {
+            audit: settings.own_settings("audit", |section| set(section, "store", dir.record()))?,
+            memory: settings.own_settings("memory", |section| {
                 set(section, "store", dir.memory_store());
             })?,
             // A section with `links` configures a console that runs as a separate service.
@@ -61,7 +61,7 @@ impl UpSettings {
                 settings.optional("console")?
             },
             agent: if settings.has("agent") {
-                Some(settings.unwired("agent", |_| {})?)
+                Some(settings.own_settings("agent", |_| {})?)
             } else {
                 None
             },
