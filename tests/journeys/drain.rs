@@ -59,7 +59,7 @@ async fn a_gateway_that_is_told_to_stop_sends_new_clients_away_and_serves_those_
         .await;
     assert_eq!(reply.rows().len(), 2);
     assert_eq!(reply.headers["connection"], "close", "come back elsewhere");
-    let status = system.gateway.ended();
+    let status = system.gateway.wait_for_exit();
     assert_eq!(status.code(), Some(0), "{}", system.gateway.log());
     assert!(told.elapsed() >= DELAY);
 }
@@ -91,7 +91,7 @@ async fn streams_of_a_gateway_that_stops_come_to_a_clean_end() {
         // The stream ends properly and is not broken.
         stream.bytes().await.unwrap();
     }
-    assert_eq!(system.gateway.ended().code(), Some(0));
+    assert_eq!(system.gateway.wait_for_exit().code(), Some(0));
 }
 
 #[tokio::test]
@@ -118,7 +118,12 @@ async fn a_service_that_is_told_to_stop_says_so_to_its_neighbours_before_it_goes
             "tool-runner" => &mut system.tool_runner,
             _ => &mut system.audit,
         };
-        assert_eq!(service.ended().code(), Some(0), "{name}: {}", service.log());
+        assert_eq!(
+            service.wait_for_exit().code(),
+            Some(0),
+            "{name}: {}",
+            service.log()
+        );
         assert!(told.elapsed() >= DELAY, "{name}");
         // The gateway is ready without the memory service.
         if name != "memory" {
@@ -156,7 +161,7 @@ async fn an_agent_that_is_told_to_stop_is_not_ready_and_answers_on() {
     assert_eq!(ready.json()["parts"]["agent"], "not ready");
     let models = client.get("/v1/models").await;
     assert_eq!(models.status, 401, "it still answers, and knows nobody yet");
-    assert_eq!(process.ended().code(), Some(0), "{}", process.log());
+    assert_eq!(process.wait_for_exit().code(), Some(0), "{}", process.log());
 }
 
 #[tokio::test]
@@ -186,7 +191,7 @@ async fn a3_a_call_that_outlasts_the_drain_is_cancelled_and_its_outcome_is_on_re
     }
     system.gateway.signal("TERM");
     assert_eq!(
-        system.gateway.ended().code(),
+        system.gateway.wait_for_exit().code(),
         Some(0),
         "{}",
         system.gateway.log()

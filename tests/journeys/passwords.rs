@@ -104,7 +104,7 @@ async fn calls_go_on_while_the_password_of_the_stores_is_replaced_and_each_answe
     let Some(database) = Database::create().await else {
         return;
     };
-    let role = PasswordRole::make(&database.url).await;
+    let role = PasswordRole::create(&database.url).await;
     let app = TestApp::start_with(WARDGATE, &lent(&environment(&role, &SERVICES)));
     let (calls, token) = (Calls::default(), doctor(&app));
     let callers =

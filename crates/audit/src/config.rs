@@ -152,8 +152,8 @@ impl Config {
     pub fn validate(&self) -> Result<(), Error> {
         if self.write_limit.is_zero() || self.write_limit > LONGEST_WRITE {
             return Err(Error::WriteLimit {
-                given: duration::show(self.write_limit),
-                most: duration::show(LONGEST_WRITE),
+                given: duration::format(self.write_limit),
+                most: duration::format(LONGEST_WRITE),
             });
         }
         if let Some(directory) = &self.second_copy_dir {

@@ -135,7 +135,7 @@ impl DetailsVault {
         appends: &AppendQueue,
         ambient: &Ambient,
     ) -> Result<SealedDetails, Error> {
-        let named = details.result.subjects.named();
+        let named = details.result.subjects.named_subjects();
         let mut subjects: Vec<_> = named
             .map(|subject| (self.tags.tag(tenant, &subject.key), subject.rows))
             .collect();
@@ -353,7 +353,7 @@ impl<'a> PlainDetails<'a> {
             tier: column.tier.as_str(),
             r#type: &column.kind,
         });
-        let subjects = details.result.subjects.named();
+        let subjects = details.result.subjects.named_subjects();
         let stages = details.stages.iter().map(|(stage, spent)| {
             let micros = u64::try_from(spent.as_micros()).unwrap_or(u64::MAX);
             (stage.as_str(), micros)

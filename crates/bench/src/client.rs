@@ -172,7 +172,7 @@ impl McpClient {
             headers.insert(header::NAME, header::encode_value(&tool.name));
         }
         let (status, text) = self.exchange(headers, self.body(id, tool)).await?;
-        verified(id, status, &text, self.requires_receipt)
+        verify_response(id, status, &text, self.requires_receipt)
     }
 
     /// Returns every tool that the caller may call, as the server describes it.
@@ -216,7 +216,7 @@ impl McpClient {
         params.insert("_meta".to_owned(), self.own_meta());
         let body = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
         let (status, text) = self.exchange(headers, body.to_string()).await?;
-        verified(id, status, &text, false)
+        verify_response(id, status, &text, false)
     }
 
     async fn exchange(&self, headers: HeaderMap, body: String) -> Result<(u16, Bytes), Fault> {
@@ -282,7 +282,7 @@ struct CallToolResult {
 }
 
 /// Returns the result of the call with this id, if it succeeded and has a receipt where one is required.
-fn verified(
+fn verify_response(
     id: u64,
     status: u16,
     body: &Bytes,
@@ -321,7 +321,7 @@ mod tests {
     use super::*;
 
     fn verify_answer(status: u16, body: &str) -> Result<Box<RawValue>, Fault> {
-        verified(7, status, &Bytes::copy_from_slice(body.as_bytes()), true)
+        verify_response(7, status, &Bytes::copy_from_slice(body.as_bytes()), true)
     }
 
     const GOOD: &str = r#"{"jsonrpc":"2.0","id":7,"result":{"content":[],"_meta":{"dev.wardgate/receipt":{"sequence":1}}}}"#;
@@ -339,7 +339,7 @@ mod tests {
             verify_answer(200, &unrecorded).unwrap_err(),
             Fault::NoReceipt
         );
-        let direct = verified(7, 200, &unrecorded.into_bytes().into(), false);
+        let direct = verify_response(7, 200, &unrecorded.into_bytes().into(), false);
         assert!(direct.is_ok(), "a server itself gives no receipt");
         let failed = GOOD.replace(
             "\"content\":[]",

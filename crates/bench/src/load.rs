@@ -57,8 +57,8 @@ pub async fn run(client: &McpClient, load: &Load) -> Result<Report, Fault> {
         empty: Tally::empty()?,
     });
     let tally = match load.pace {
-        Pace::Closed { callers } => closed(&calls, callers, until).await,
-        Pace::Open { per_second } => open(&calls, per_second, began, until).await?,
+        Pace::Closed { callers } => run_closed_loop(&calls, callers, until).await,
+        Pace::Open { per_second } => run_open_loop(&calls, per_second, began, until).await?,
     };
     Ok(tally.report(load.duration))
 }
@@ -76,7 +76,7 @@ struct Calls {
 
 impl Calls {
     /// Makes the next call, which was due at `due`, and counts it.
-    async fn make(&self, due: Instant, tally: &mut Tally) {
+    async fn make_call(&self, due: Instant, tally: &mut Tally) {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let turn = usize::try_from(id).unwrap_or_default() % self.tools.len();
         let outcome = self.client.call(id, &self.tools[turn]).await;
@@ -86,14 +86,14 @@ impl Calls {
     }
 }
 
-async fn closed(calls: &Arc<Calls>, callers: usize, until: Instant) -> Tally {
+async fn run_closed_loop(calls: &Arc<Calls>, callers: usize, until: Instant) -> Tally {
     let mut running = JoinSet::new();
     for _ in 0..callers.max(1) {
         let calls = Arc::clone(calls);
         running.spawn(async move {
             let mut tally = calls.empty.clone();
             while Instant::now() < until {
-                calls.make(Instant::now(), &mut tally).await;
+                calls.make_call(Instant::now(), &mut tally).await;
             }
             tally
         });
@@ -101,7 +101,7 @@ async fn closed(calls: &Arc<Calls>, callers: usize, until: Instant) -> Tally {
     together(calls.empty.clone(), running).await
 }
 
-async fn open(
+async fn run_open_loop(
     calls: &Arc<Calls>,
     per_second: f64,
     began: Instant,
@@ -134,7 +134,7 @@ async fn open(
         let calls = Arc::clone(calls);
         running.spawn(async move {
             let mut tally = calls.empty.clone();
-            calls.make(due, &mut tally).await;
+            calls.make_call(due, &mut tally).await;
             tally
         });
     }

@@ -609,7 +609,10 @@ fn whose_rows_a_result_has_is_told_by_columns_and_arguments() {
         let catalogue = with(subject).unwrap();
         let result = catalogue.tools()[0].result();
         let subjects = result.data_subjects(&rows, arguments.as_object().unwrap());
-        subjects.named().map(|it| (it.key, it.rows)).collect()
+        subjects
+            .named_subjects()
+            .map(|it| (it.key, it.rows))
+            .collect()
     };
     let owned = |names: &[(&str, u64)]| -> Vec<(String, u64)> {
         let names = names.iter();

@@ -37,7 +37,8 @@ pub(crate) async fn list(console: Arc<Console>, signed_in: SignedInRequest) -> P
     struct ApprovalList {
         approvals: Vec<WaitingCall>,
     }
-    let ApprovalList { approvals } = ask(&console, &signed_in, "approvals/list", None).await?;
+    let ApprovalList { approvals } =
+        send_request(&console, &signed_in, "approvals/list", None).await?;
     let content = html! {
         h1 { "Approvals" }
         p.quiet { "Calls that a policy permits only after you have approved them. Each runs once, with exactly these arguments." }
@@ -71,7 +72,7 @@ pub(crate) async fn page(console: Arc<Console>, mut signed_in: SignedInRequest) 
     if signed_in.page_request.is_post() {
         return decide(&console, &signed_in, &id).await;
     }
-    let found = ask(&console, &signed_in, "approvals/get", Some(&id)).await?;
+    let found = send_request(&console, &signed_in, "approvals/get", Some(&id)).await?;
     let OneApproval { approval: call } = found;
     let content = waiting_call(&signed_in, &call);
     let viewer = &signed_in.viewer;
@@ -109,21 +110,21 @@ fn waiting_call(signed_in: &SignedInRequest, call: &WaitingCall) -> Markup {
 /// Sends the decision of the form to the gateway and redirects to the list.
 async fn decide(console: &Console, signed_in: &SignedInRequest, id: &str) -> PageResult {
     let fields = signed_in.page_request.form()?;
-    if !signed_in.is_of_own_page(fields.filled(PERSON)) {
+    if !signed_in.is_of_own_page(fields.get_non_blank(PERSON)) {
         return Err(Problem::OtherPerson);
     }
-    let method = match fields.filled(DECISION) {
+    let method = match fields.get_non_blank(DECISION) {
         Some("approve") => "approvals/approve",
         Some("refuse") => "approvals/refuse",
         _ => {
             return Err(Problem::Input("The form contains no decision.".to_owned()));
         }
     };
-    let _decided: Map<_, _> = ask(console, signed_in, method, Some(id)).await?;
+    let _decided: Map<_, _> = send_request(console, signed_in, method, Some(id)).await?;
     Ok(see_other(PATH))
 }
 
-async fn ask<T: DeserializeOwned>(
+async fn send_request<T: DeserializeOwned>(
     console: &Console,
     signed_in: &SignedInRequest,
     method: &str,
@@ -138,7 +139,9 @@ async fn ask<T: DeserializeOwned>(
         arguments: None,
         meta: &[],
     };
-    let exchange = console.gateway.ask(&signed_in.token, request, ASK_LIMIT);
+    let exchange = console
+        .gateway
+        .send_request(&signed_in.token, request, ASK_LIMIT);
     let result = exchange.await?.outcome;
     let result = result.map_err(|error| Problem::Refused(error.message))?;
     Ok(serde_json::from_value(result).map_err(|_| GatewayFault::Unreadable)?)

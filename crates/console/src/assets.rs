@@ -7,7 +7,7 @@ use http::header;
 use wardgate_domain::Digest;
 
 use crate::invisible_marks::with_character_classes;
-use crate::response_headers::protected;
+use crate::response_headers::add_security_headers;
 
 const STYLE: &str = include_str!("../assets/style.css");
 const ICON: &str = include_str!("../assets/icon.svg");
@@ -18,12 +18,12 @@ static SCRIPT: LazyLock<String> =
 
 /// The URL of this version of the stylesheet.
 pub(crate) static STYLE_URL: LazyLock<String> =
-    LazyLock::new(|| versioned("/console/style.css", STYLE));
+    LazyLock::new(|| versioned_url("/console/style.css", STYLE));
 /// The URL of this version of the script.
 pub(crate) static SCRIPT_URL: LazyLock<String> =
-    LazyLock::new(|| versioned("/console/chat.js", &SCRIPT));
+    LazyLock::new(|| versioned_url("/console/chat.js", &SCRIPT));
 
-fn versioned(path: &str, text: &str) -> String {
+fn versioned_url(path: &str, text: &str) -> String {
     let digest = Digest::compute(text.as_bytes()).to_string();
     format!("{path}?{}", digest.get(..12).unwrap_or_default())
 }
@@ -47,5 +47,5 @@ fn asset(media: &'static str, text: &'static str) -> Response {
         (header::CONTENT_TYPE, media),
         (header::CACHE_CONTROL, "public, max-age=3600"),
     ];
-    protected((headers, text).into_response())
+    add_security_headers((headers, text).into_response())
 }

@@ -54,7 +54,7 @@ impl Model {
     }
 
     /// Returns the settings that are missing before the assistant can answer.
-    fn missing(&self) -> Vec<&str> {
+    fn missing_settings(&self) -> Vec<&str> {
         let missing = self.wardgate["missing"].as_array();
         missing
             .into_iter()
@@ -67,10 +67,14 @@ impl Model {
 /// Renders the page of the chat.
 pub(crate) async fn page(console: Arc<Console>, signed_in: SignedInRequest) -> PageResult {
     let content = match &console.agent {
-        None => nothing("This deployment has no agent, so the chat is not available."),
+        None => unavailable_notice("This deployment has no agent, so the chat is not available."),
         Some(agent) => match assistants(agent, &signed_in.token).await {
-            Err(()) => nothing("The agent does not answer. Try again, or contact the operator."),
-            Ok(assistants) if assistants.is_empty() => nothing("The agent has no assistants."),
+            Err(()) => {
+                unavailable_notice("The agent does not answer. Try again, or contact the operator.")
+            }
+            Ok(assistants) if assistants.is_empty() => {
+                unavailable_notice("The agent has no assistants.")
+            }
             Ok(assistants) => conversation(&signed_in.viewer.caller, &assistants),
         },
     };
@@ -82,14 +86,14 @@ pub(crate) async fn page(console: Arc<Console>, signed_in: SignedInRequest) -> P
     Ok(response)
 }
 
-fn nothing(why: &str) -> Markup {
+fn unavailable_notice(why: &str) -> Markup {
     html! { h1 { "Chat" } p role="status" { (why) } }
 }
 
 fn conversation(caller: &Caller, assistants: &[Model]) -> Markup {
     let unready: Vec<_> = assistants
         .iter()
-        .filter(|it| !it.missing().is_empty())
+        .filter(|it| !it.missing_settings().is_empty())
         .collect();
     html! {
         h1 { "Chat" }
@@ -99,7 +103,7 @@ fn conversation(caller: &Caller, assistants: &[Model]) -> Markup {
         @for assistant in &unready {
             p.notice.warn role="status" {
                 b { (assistant.id) } " has no model. The operator has to set "
-                (cut(&assistant.missing().join(", "), 400)) "."
+                (cut(&assistant.missing_settings().join(", "), 400)) "."
             }
         }
         form #ask data-person=(caller.person()) {
@@ -144,13 +148,13 @@ async fn assistants(agent: &EdgeClient, token: &SessionToken) -> Result<Vec<Mode
 
 /// Forwards a message to an assistant and streams the events of its answer back.
 pub(crate) async fn message(console: Arc<Console>, signed_in: SignedInRequest) -> PageResult {
-    Ok(passed(&console, &signed_in, "/api/chat/message/").await)
+    Ok(forward_request(&console, &signed_in, "/api/chat/message/").await)
 }
 
 /// Forwards a decision about a call that waits for approval.
 pub(crate) async fn approval(console: Arc<Console>, mut signed_in: SignedInRequest) -> PageResult {
     let id = signed_in.page_request.name().await?;
-    Ok(passed(
+    Ok(forward_request(
         &console,
         &signed_in,
         &format!("/api/chat/approvals/{}", segment(&id)),
@@ -159,40 +163,40 @@ pub(crate) async fn approval(console: Arc<Console>, mut signed_in: SignedInReque
 }
 
 /// Returns an error in the format of the agent, which the script can read.
-fn failed(status: StatusCode, message: &str) -> Response {
+fn error_response(status: StatusCode, message: &str) -> Response {
     let body = serde_json::json!({ "error": { "message": message } }).to_string();
     (status, [(CONTENT_TYPE, "application/json")], body).into_response()
 }
 
-async fn passed(console: &Console, signed_in: &SignedInRequest, path: &str) -> Response {
+async fn forward_request(console: &Console, signed_in: &SignedInRequest, path: &str) -> Response {
     let Some(agent) = &console.agent else {
-        return failed(StatusCode::NOT_FOUND, "This deployment has no agent.");
+        return error_response(StatusCode::NOT_FOUND, "This deployment has no agent.");
     };
     let headers = &signed_in.page_request.parts.headers;
     let person = headers.get(PERSON).and_then(|value| value.to_str().ok());
     if !signed_in.is_of_own_page(person) {
         metrics::counter!(wardgate_telemetry::names::REFUSED_REQUESTS, "reason" => "form_of_another_person")
             .increment(1);
-        return failed(
+        return error_response(
             StatusCode::CONFLICT,
             "Another user is now signed in with this browser. Nothing was sent. Reload this page to continue as that user.",
         );
     }
     if !wardgate_edge::is_json(headers) {
-        return failed(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Send application/json.");
+        return error_response(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Send application/json.");
     }
     let Ok(body) = String::from_utf8(signed_in.page_request.body.to_vec()) else {
-        return failed(StatusCode::BAD_REQUEST, "Send UTF-8.");
+        return error_response(StatusCode::BAD_REQUEST, "Send UTF-8.");
     };
     let Ok(request) = to_agent(agent, &signed_in.token, http::Method::POST, path, body) else {
-        return failed(
+        return error_response(
             StatusCode::BAD_REQUEST,
             "The request cannot be sent to the agent.",
         );
     };
     let sent = tokio::time::timeout(LIMIT, agent.send(request)).await;
     let Ok(Ok(response)) = sent else {
-        return failed(StatusCode::BAD_GATEWAY, "The agent does not answer.");
+        return error_response(StatusCode::BAD_GATEWAY, "The agent does not answer.");
     };
     let (head, body) = response.into_parts();
     // Only the content type is forwarded; the other headers are meant for the agent's own clients.

@@ -50,7 +50,7 @@ impl FormFields {
     }
 
     /// Returns the trimmed value of a field, or `None` if it is blank.
-    pub(crate) fn filled(&self, name: &str) -> Option<&str> {
+    pub(crate) fn get_non_blank(&self, name: &str) -> Option<&str> {
         self.get(name)
             .map(str::trim)
             .filter(|value| !value.is_empty())

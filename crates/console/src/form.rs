@@ -82,8 +82,8 @@ impl Form {
     }
 
     /// Returns the arguments that the fields contain.
-    pub(crate) fn filled(&self, fields: &FormFields) -> FilledForm {
-        if let Some(whole) = fields.filled(WHOLE) {
+    pub(crate) fn read_arguments(&self, fields: &FormFields) -> FilledForm {
+        if let Some(whole) = fields.get_non_blank(WHOLE) {
             let wrong = |what: &str| Err(vec![(WHOLE.to_owned(), what.to_owned())]);
             return match serde_json::from_str::<Value>(whole) {
                 Ok(Value::Object(_)) => json(whole).map_or_else(|| wrong("is not JSON"), Ok),
@@ -122,7 +122,7 @@ impl Form {
                 .find(|(own, _)| own == name)
                 .map(|(_, what)| what.as_str())
         };
-        let whole = filled.and_then(|filled| filled.filled(WHOLE));
+        let whole = filled.and_then(|filled| filled.get_non_blank(WHOLE));
         html! {
             @for (index, argument) in self.arguments.iter().enumerate() {
                 (argument.field(index, filled, fault(&argument.name)))
@@ -307,9 +307,9 @@ mod tests {
         })
     }
 
-    fn filled(query: &str) -> Result<String, Vec<(String, String)>> {
+    fn fill_form(query: &str) -> Result<String, Vec<(String, String)>> {
         let fields = FormFields::of_query(Some(query)).unwrap();
-        let filled = Form::from_schema(&schema()).filled(&fields);
+        let filled = Form::from_schema(&schema()).read_arguments(&fields);
         filled.map(|filled| filled.get().to_owned())
     }
 
@@ -317,15 +317,15 @@ mod tests {
     fn what_is_filled_in_goes_as_it_was_written_and_what_is_empty_does_not() {
         let query = "argument.code=A%22B&argument.limit=12345678901234567890123&argument.share=1.50&argument.all=&argument.tags=%5B1.0%2C%20%7B%7D%5D";
         assert_eq!(
-            filled(query).unwrap(),
+            fill_form(query).unwrap(),
             r#"{"code":"A\"B","limit":12345678901234567890123,"share":1.50,"tags":[1.0, {}]}"#
         );
-        assert_eq!(filled("argument.code=").unwrap(), r#"{"code":""}"#);
+        assert_eq!(fill_form("argument.code=").unwrap(), r#"{"code":""}"#);
     }
 
     #[test]
     fn what_does_not_fit_is_named_by_its_field() {
-        let wrong = filled(
+        let wrong = fill_form(
             "argument.code=A&argument.limit=1.5&argument.share=x&argument.all=yes&argument.tags=%5B",
         );
         let names: Vec<String> = wrong
@@ -339,11 +339,11 @@ mod tests {
     #[test]
     fn a_whole_object_takes_the_place_of_the_fields() {
         assert_eq!(
-            filled("argument.code=A&arguments=%7B%22b%22%3A1%7D").unwrap(),
+            fill_form("argument.code=A&arguments=%7B%22b%22%3A1%7D").unwrap(),
             r#"{"b":1}"#
         );
         for wrong in ["%5B%5D", "%7B", "1"] {
-            let wrong = filled(&format!("argument.code=A&arguments={wrong}")).unwrap_err();
+            let wrong = fill_form(&format!("argument.code=A&arguments={wrong}")).unwrap_err();
             assert_eq!(wrong[0].0, "arguments");
         }
     }

@@ -15,7 +15,7 @@ use crate::Console;
 use crate::page_request::{PageRequest, SignedInRequest, Viewer};
 use crate::problem::Problem;
 use crate::problem_page;
-use crate::response_headers::protected;
+use crate::response_headers::add_security_headers;
 
 /// The response of a page, or the problem that prevented it.
 pub(crate) type PageResult = Result<Response, Problem>;
@@ -31,7 +31,7 @@ where
     W: Fn(Arc<Console>, PageRequest) -> A + Clone + Send + Sync + 'static,
     A: Future<Output = PageResult> + Send + 'static,
 {
-    served(console, page, methods, work)
+    create_route(console, page, methods, work)
 }
 
 /// Creates a route that requires a session.
@@ -45,7 +45,7 @@ where
     W: Fn(Arc<Console>, SignedInRequest) -> A + Clone + Send + Sync + 'static,
     A: Future<Output = PageResult> + Send + 'static,
 {
-    served(
+    create_route(
         console,
         page,
         methods,
@@ -61,7 +61,7 @@ where
     )
 }
 
-fn served<W, A>(
+fn create_route<W, A>(
     console: &Arc<Console>,
     page: &'static str,
     methods: &'static [Method],
@@ -97,7 +97,7 @@ where
             };
             let status = response.status().as_u16().to_string();
             counter!(names::CONSOLE_PAGES, "page" => page, "status" => status).increment(1);
-            protected(response)
+            add_security_headers(response)
         };
         answered.instrument(span)
     })

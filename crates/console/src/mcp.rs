@@ -133,7 +133,7 @@ impl GatewayClient {
     }
 
     /// Sends `request` and waits for the response. Dropping the future cancels the request.
-    pub(crate) async fn ask(
+    pub(crate) async fn send_request(
         &self,
         token: &SessionToken,
         request: GatewayRequest<'_>,

@@ -38,7 +38,7 @@ pub(crate) fn text(label: &str, text: &str) -> Markup {
 }
 
 /// Renders a structured result: lists of objects as tables, and the rest as JSON.
-pub(crate) fn structured(value: &Value) -> Markup {
+pub(crate) fn structured_result(value: &Value) -> Markup {
     if let Some(rows) = rows(value) {
         return table("Result", &rows);
     }
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn rows_are_tables_and_their_words_are_text() {
         let hostile = "<img src=x onerror=alert(1)>";
-        let shown = structured(
+        let shown = structured_result(
             &json!({ "rows": [{ "a": hostile, hostile: 1 }, { "b": null }], "count": 2 }),
         );
         let shown = shown.into_string();
@@ -128,7 +128,8 @@ mod tests {
         let wide: Map<String, Value> = (0..500)
             .map(|at| (at.to_string(), json!("x".repeat(5_000))))
             .collect();
-        let shown = structured(&Value::Array(vec![Value::Object(wide); 1_000])).into_string();
+        let shown =
+            structured_result(&Value::Array(vec![Value::Object(wide); 1_000])).into_string();
         assert!(
             shown.len() < MAX_ROWS * MAX_COLUMNS * (MAX_CELL + 32),
             "{}",
@@ -143,7 +144,10 @@ mod tests {
             json!("x"),
             json!({}),
         ] {
-            assert!(!structured(&odd).into_string().contains("<table"), "{odd}");
+            assert!(
+                !structured_result(&odd).into_string().contains("<table"),
+                "{odd}"
+            );
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::form::Form;
 use crate::http::PageResult;
 use crate::layout::{self, Section};
 use crate::mcp::{CALL_LIMIT, Exchange, GatewayFault, MCP_PATH};
-use crate::output::{pretty, structured, text};
+use crate::output::{pretty, structured_result, text};
 use crate::page_request::{SignedInRequest, Viewer};
 use crate::problem::Problem;
 use crate::problem_page::see_other;
@@ -63,7 +63,7 @@ async fn tool(
     signed_in: &SignedInRequest,
     name: &str,
 ) -> Result<GatewayTool, Problem> {
-    let tools = tools::all(&console.gateway, &signed_in.token).await?;
+    let tools = tools::fetch_all(&console.gateway, &signed_in.token).await?;
     let mut tools = tools.into_iter();
     tools.find(|tool| tool.name == name).ok_or(Problem::Unknown)
 }
@@ -71,7 +71,7 @@ async fn tool(
 /// Calls the tool once for each form and redirects to the page of the call.
 async fn submit(console: &Console, signed_in: &SignedInRequest, name: &str) -> PageResult {
     let fields = signed_in.page_request.form()?;
-    let person = fields.filled(PERSON);
+    let person = fields.get_non_blank(PERSON);
     let is_own = signed_in.is_of_own_page(person);
     // The page of another person may be about a tool that is hidden from the person who is signed in now.
     if person.is_some() && !is_own {
@@ -84,7 +84,7 @@ async fn submit(console: &Console, signed_in: &SignedInRequest, name: &str) -> P
     let caller = &signed_in.viewer.caller;
     let key = own_key(&fields).unwrap_or_else(|| new_key(console));
     let id = result_id(caller, &tool.name, &key, &signed_in.page_request.body);
-    let filled = Form::from_schema(&tool.input_schema).filled(&fields);
+    let filled = Form::from_schema(&tool.input_schema).read_arguments(&fields);
     let call = SubmittedCall {
         tool: tool.name.clone(),
         fields,
@@ -100,7 +100,7 @@ async fn submit(console: &Console, signed_in: &SignedInRequest, name: &str) -> P
     let mut call: Option<CallId> = None;
     let outcome = match filled {
         Err(wrong) => CallOutcome::Invalid(wrong),
-        Ok(arguments) => match ask(console, signed_in, tool, &arguments, &id).await {
+        Ok(arguments) => match call_tool(console, signed_in, tool, &arguments, &id).await {
             Ok(exchange) => {
                 let id = exchange.meta()[meta::CALL_ID].as_str();
                 call = id.and_then(|id| id.parse().ok());
@@ -119,7 +119,7 @@ async fn submit(console: &Console, signed_in: &SignedInRequest, name: &str) -> P
 }
 
 /// Calls `tool`. A tool that may write runs only once for one key.
-async fn ask(
+async fn call_tool(
     console: &Console,
     signed_in: &SignedInRequest,
     tool: &GatewayTool,
@@ -136,7 +136,9 @@ async fn ask(
         arguments: Some(arguments),
         meta: &[(meta::IDEMPOTENCY_KEY, key)],
     };
-    let exchange = console.gateway.ask(&signed_in.token, request, CALL_LIMIT);
+    let exchange = console
+        .gateway
+        .send_request(&signed_in.token, request, CALL_LIMIT);
     exchange.await
 }
 
@@ -152,18 +154,18 @@ pub(crate) async fn call(console: Arc<Console>, mut signed_in: SignedInRequest) 
     let mut wrong: &[(String, String)] = &[];
     let mut status = StatusCode::OK;
     let rendered = match &call.outcome {
-        None => running(),
+        None => running_notice(),
         Some(CallOutcome::Invalid(faults)) => {
             (wrong, status) = (faults, StatusCode::UNPROCESSABLE_ENTITY);
-            invalid()
+            invalid_notice()
         }
         Some(CallOutcome::Answered { request, answer }) => {
             let exchange = Exchange::reread(request.clone(), answer.clone());
             let exchange = exchange.ok_or(GatewayFault::Unreadable)?;
             result(&exchange, signed_in.viewer.record)
         }
-        Some(CallOutcome::Failed(fault)) => failed(*fault),
-        Some(CallOutcome::Interrupted) => interrupted(),
+        Some(CallOutcome::Failed(fault)) => fault_notice(*fault),
+        Some(CallOutcome::Interrupted) => interruption_notice(),
     };
     let at = Timestamp::from_micros(call.at_micros).to_string();
     let at_words = at.get(..19).unwrap_or(&at).replace('T', " at ");
@@ -188,19 +190,19 @@ pub(crate) async fn call(console: Arc<Console>, mut signed_in: SignedInRequest) 
     Ok(page)
 }
 
-fn running() -> Markup {
+fn running_notice() -> Markup {
     html! { p.notice.warn role="status" { "The call is running. This page reloads every two seconds." } }
 }
 
-fn invalid() -> Markup {
+fn invalid_notice() -> Markup {
     html! { p.notice.bad #outcome role="status" { "Nothing was called: correct the marked fields of the form." } }
 }
 
-fn failed(fault: GatewayFault) -> Markup {
+fn fault_notice(fault: GatewayFault) -> Markup {
     html! { p.notice.bad #outcome role="status" { "The gateway did not answer. " (fault.words()) } }
 }
 
-fn interrupted() -> Markup {
+fn interruption_notice() -> Markup {
     html! {
         p.notice.bad #outcome role="status" {
             "The browser disconnected before the answer, which cancelled the call. The audit record contains the outcome."
@@ -258,7 +260,7 @@ fn whole(
 fn result(exchange: &Exchange, access: RecordAccess) -> Markup {
     let outcome = match &exchange.outcome {
         Ok(result) => of_tool(result),
-        Err(error) => refused(error),
+        Err(error) => refusal_notice(error),
     };
     html! {
         (outcome)
@@ -288,7 +290,7 @@ fn of_tool(result: &Value) -> Markup {
         @else { p.notice.good #outcome role="status" { "Done." } }
         @match table {
             Some(table) => {
-                (structured(table))
+                (structured_result(table))
                 details { summary { "As text" } @for content in contents() { (block(content)) } }
             }
             None => { @for content in contents() { (block(content)) } }
@@ -312,7 +314,7 @@ fn block(content: &Value) -> Markup {
     }
 }
 
-fn refused(error: &ErrorObject) -> Markup {
+fn refusal_notice(error: &ErrorObject) -> Markup {
     html! {
         p.notice.bad #outcome role="status" { "Refused: " (error.message) }
         p.quiet { "JSON-RPC error " (error.code)

@@ -16,7 +16,7 @@ use crate::tools;
 /// rows.
 pub(crate) async fn page(console: Arc<Console>, signed_in: SignedInRequest) -> PageResult {
     let (caller, access) = (&signed_in.viewer.caller, signed_in.viewer.record);
-    let tools = tools::all(&console.gateway, &signed_in.token).await?;
+    let tools = tools::fetch_all(&console.gateway, &signed_in.token).await?;
     let content = html! {
         h1 { "Your rights" }
         p.quiet { "Policies decide on the basis of your token. Whether a call is allowed, and which rows and columns it returns, can \

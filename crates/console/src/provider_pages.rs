@@ -196,12 +196,12 @@ pub(crate) async fn begin(console: Arc<Console>, page_request: PageRequest) -> P
     let next = own(fields.get("next"));
     let former = SessionId::of_request(&page_request.parts.headers, console.is_secure());
     let begun = sign_in.lead_to_provider(&console, former, next).await;
-    Ok(begun.unwrap_or_else(|error| sign_in::refused(&console, next, &error.to_string())))
+    Ok(begun.unwrap_or_else(|error| sign_in::refusal_page(&console, next, &error.to_string())))
 }
 
 /// Handles `GET /console/signed-in`.
 pub(crate) async fn finish(console: Arc<Console>, page_request: PageRequest) -> PageResult {
     let sign_in = console.sign_in.as_ref().ok_or(Problem::Unknown)?;
     let finished = sign_in.begin_session(&console, &page_request).await;
-    Ok(finished.unwrap_or_else(|error| sign_in::refused(&console, None, &error.to_string())))
+    Ok(finished.unwrap_or_else(|error| sign_in::refusal_page(&console, None, &error.to_string())))
 }

@@ -169,11 +169,11 @@ impl Record {
             decision: &decision,
             started,
         };
-        let reading = self.matching(&permitted, filter, most);
+        let reading = self.read_matching(&permitted, filter, most);
         let read = tokio::time::timeout(LIMIT, reading).await;
         let read = read.unwrap_or(Err(Problem::RecordAway))?;
         let rows = read.records.len() as u64;
-        self.put_on_record(pending_read.ended(rows, &self.ambient))
+        self.put_on_record(pending_read.outcome(rows, &self.ambient))
             .await?;
         Ok(read)
     }
@@ -205,7 +205,7 @@ impl Record {
         })
     }
 
-    async fn matching(
+    async fn read_matching(
         &self,
         permitted: &RecordFilter<'_>,
         filter: AuditFilter,
@@ -318,7 +318,7 @@ struct PendingRead<'a> {
 }
 
 impl PendingRead<'_> {
-    fn ended(&self, rows: u64, ambient: &Ambient) -> Outcome {
+    fn outcome(&self, rows: u64, ambient: &Ambient) -> Outcome {
         let address = self.peer.map(|peer| peer.ip().to_canonical().to_string());
         let call = CallFacts::without_tool(
             CallId::new(ambient),

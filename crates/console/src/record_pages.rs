@@ -86,7 +86,7 @@ pub(crate) async fn list(console: Arc<Console>, signed_in: SignedInRequest) -> P
     let filter: Vec<_> = FILTER
         .iter()
         .filter(|name| access == RecordAccess::All || !OF_EVERYBODY.contains(*name))
-        .filter_map(|name| Some((*name, fields.filled(name)?)))
+        .filter_map(|name| Some((*name, fields.get_non_blank(name)?)))
         .collect();
     let older = read.more_before.map(|before| {
         let time = read.more_before_time.map(Timestamp::as_micros);
@@ -99,9 +99,9 @@ pub(crate) async fn list(console: Arc<Console>, signed_in: SignedInRequest) -> P
         (heading(access))
         (form(&fields, access, has_tenants, &[]))
         (damage(&read))
-        (table(&read, access, is_all && fields.filled("about").is_some())?)
+        (table(&read, access, is_all && fields.get_non_blank("about").is_some())?)
         nav.pages aria-label="Pages" {
-            @if fields.filled("before").is_some() {
+            @if fields.get_non_blank("before").is_some() {
                 a href={ "/console/record?" (query(filter.iter().copied())) } { "Newest" }
             }
             @if let Some(older) = older { a href=(older) rel="next" { "Older" } }
@@ -284,7 +284,7 @@ fn record(console: &Console) -> Result<&Record, Problem> {
 /// Returns the filter as a query string. The record of the access contains its digest.
 fn question(fields: &FormFields) -> String {
     let names = FILTER.iter().chain(&["before"]);
-    query(names.filter_map(|name| Some((*name, fields.filled(name)?))))
+    query(names.filter_map(|name| Some((*name, fields.get_non_blank(name)?))))
 }
 
 /// A field of the filter that is invalid, and what would be valid.
@@ -297,13 +297,13 @@ struct FilterFault {
 /// Parses the filter from `fields`, or returns all its faults.
 fn filter(fields: &FormFields) -> Result<AuditFilter, Vec<FilterFault>> {
     let mut faults = Vec::new();
-    let text = |name| fields.filled(name).map(ToOwned::to_owned);
+    let text = |name| fields.get_non_blank(name).map(ToOwned::to_owned);
     let status = |word: &str| {
         let mut known = Status::ALL.into_iter();
         known.find(|status| status.as_str() == word)
     };
     let call_id = |id: &str| id.parse().ok().map(|id: CallId| id.to_string());
-    let before = parsed(
+    let before = parse_field(
         fields,
         "before",
         page_position,
@@ -316,24 +316,24 @@ fn filter(fields: &FormFields) -> Result<AuditFilter, Vec<FilterFault>> {
             tenant: text("tenant").unwrap_or_default(),
             key,
         }),
-        with_details: fields.filled("about").is_some(),
+        with_details: fields.get_non_blank("about").is_some(),
         tool: text("tool"),
-        call_id: parsed(
+        call_id: parse_field(
             fields,
             "call_id",
             call_id,
             "The id of a call is a UUID.",
             &mut faults,
         ),
-        status: parsed(
+        status: parse_field(
             fields,
             "status",
             status,
             "Choose an outcome from the list.",
             &mut faults,
         ),
-        since: parsed(fields, "since", time, WRITE_TIMES, &mut faults),
-        until: parsed(fields, "until", time, WRITE_TIMES, &mut faults),
+        since: parse_field(fields, "since", time, WRITE_TIMES, &mut faults),
+        until: parse_field(fields, "until", time, WRITE_TIMES, &mut faults),
         before_sequence: before.map(|(sequence, _)| sequence),
         before_time: before.and_then(|(_, time)| time),
         ..AuditFilter::default()
@@ -347,14 +347,14 @@ fn filter(fields: &FormFields) -> Result<AuditFilter, Vec<FilterFault>> {
 
 const WRITE_TIMES: &str = "Write times as 2026-01-31T08:00, in UTC.";
 
-fn parsed<T>(
+fn parse_field<T>(
     fields: &FormFields,
     field: &'static str,
     parse: impl Fn(&str) -> Option<T>,
     problem: &'static str,
     faults: &mut Vec<FilterFault>,
 ) -> Option<T> {
-    let given = fields.filled(field)?;
+    let given = fields.get_non_blank(field)?;
     let parsed = parse(given);
     if parsed.is_none() {
         faults.push(FilterFault { field, problem });
@@ -405,7 +405,7 @@ fn form(
     has_tenants: bool,
     faults: &[FilterFault],
 ) -> Markup {
-    let value = |name| fields.filled(name).unwrap_or_default();
+    let value = |name| fields.get_non_blank(name).unwrap_or_default();
     let fault = |name: &str| faults.iter().find(|fault| fault.field == name);
     // In a field of the type `datetime-local` browsers do not show an invalid value.
     let time = |name: &str| {
@@ -539,14 +539,14 @@ fn row(stored: &StoredRecord, with_caller: bool, with_released: bool) -> Result<
             td.number { @if let Some(rows) = number("rows").or_else(|| number("messages")) { (rows) } }
             td.number { @if let Some(rows) = number("rows_withheld").or_else(|| number("withheld")) { (rows) } }
             td.number { @if let Some(fields) = number("fields_redacted") { (fields) } }
-            @if with_released { td { (released(stored)) } }
+            @if with_released { td { (format_released_columns(stored)) } }
             td { a href={ "/console/record/" (stored.sequence) } { (stored.sequence) } }
         }
     })
 }
 
 /// Formats the columns that a call released.
-fn released(stored: &StoredRecord) -> String {
+fn format_released_columns(stored: &StoredRecord) -> String {
     let Some(details) = &stored.details else {
         return String::new();
     };

@@ -29,7 +29,7 @@ const HEADERS: [(HeaderName, &str); 7] = [
 ];
 
 /// Adds the headers that `response` does not set itself.
-pub(crate) fn protected(mut response: Response) -> Response {
+pub(crate) fn add_security_headers(mut response: Response) -> Response {
     for (name, value) in HEADERS {
         let headers = response.headers_mut();
         if !headers.contains_key(&name) {

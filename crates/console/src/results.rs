@@ -117,7 +117,7 @@ impl ConsoleStore {
         let values = [
             id.as_str().into(),
             owner.as_bytes()[..].into(),
-            self.sealed(&id, owner, &call)?.into(),
+            self.seal_call(&id, owner, &call)?.into(),
             now.as_micros().into(),
             now.plus(KEPT).as_micros().into(),
         ];
@@ -164,7 +164,7 @@ impl ConsoleStore {
         owner: Digest,
         call: &SubmittedCall,
     ) -> Result<(), StoreError> {
-        let sealed = self.sealed(id, owner, call)?;
+        let sealed = self.seal_call(id, owner, call)?;
         self.execute(FINISH, [id.into(), sealed.into()]).await?;
         let values = [
             owner.as_bytes()[..].into(),
@@ -177,7 +177,12 @@ impl ConsoleStore {
         Ok(())
     }
 
-    fn sealed(&self, id: &str, owner: Digest, call: &SubmittedCall) -> Result<Vec<u8>, StoreError> {
+    fn seal_call(
+        &self,
+        id: &str,
+        owner: Digest,
+        call: &SubmittedCall,
+    ) -> Result<Vec<u8>, StoreError> {
         let text = serde_json::to_vec(call).map_err(|_| StoreError::Unreadable)?;
         let sealed = self
             .key

@@ -167,7 +167,7 @@ impl SessionRenewal {
         let usable = self.sign_in.usable(&self.auth, answer, Some(&tokens), now);
         match usable.await {
             Ok(tokens) => {
-                self.keep(&tokens).await?;
+                self.store_tokens(&tokens).await?;
                 Ok(RenewalOutcome::Session(StoredSession {
                     tokens,
                     expires_at,
@@ -180,7 +180,7 @@ impl SessionRenewal {
                     renew_at_micros: now.plus(CLAIM).as_micros(),
                     ..tokens
                 };
-                self.keep(&kept).await?;
+                self.store_tokens(&kept).await?;
                 Ok(RenewalOutcome::NotNow)
             }
             Err(error) => {
@@ -192,7 +192,7 @@ impl SessionRenewal {
     }
 
     /// Stores tokens, and retries once, because the refresh token in the store may have been used up.
-    async fn keep(&self, tokens: &SessionTokens) -> Result<(), StoreError> {
+    async fn store_tokens(&self, tokens: &SessionTokens) -> Result<(), StoreError> {
         let kept = self.store.replace_tokens(&self.id, tokens, self.claim);
         match kept.await {
             Ok(()) => Ok(()),

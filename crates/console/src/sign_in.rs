@@ -70,11 +70,11 @@ pub(crate) async fn page(console: Arc<Console>, page_request: PageRequest) -> Pa
         }
         Err(refusal) => refusal.description(),
     };
-    Ok(self::refused(&console, next, &refused))
+    Ok(refusal_page(&console, next, &refused))
 }
 
 /// Renders the page to sign in with the reason why the sign-in failed.
-pub(crate) fn refused(console: &Console, next: Option<&str>, why: &str) -> Response {
+pub(crate) fn refusal_page(console: &Console, next: Option<&str>, why: &str) -> Response {
     metrics::counter!(wardgate_telemetry::names::REFUSED_REQUESTS, "reason" => "sign_in_refused")
         .increment(1);
     form(console, StatusCode::UNAUTHORIZED, next, Some(why))

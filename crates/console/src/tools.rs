@@ -61,7 +61,7 @@ struct ToolListPage {
 }
 
 /// Returns all tools that the gateway lists for this person.
-pub(crate) async fn all(
+pub(crate) async fn fetch_all(
     gateway: &GatewayClient,
     token: &SessionToken,
 ) -> Result<Vec<GatewayTool>, Problem> {
@@ -80,7 +80,7 @@ pub(crate) async fn all(
             arguments: None,
             meta: &[],
         };
-        let exchange = gateway.ask(token, request, ASK_LIMIT).await?;
+        let exchange = gateway.send_request(token, request, ASK_LIMIT).await?;
         let result = exchange
             .outcome
             .map_err(|error| Problem::Refused(error.message))?;
@@ -156,8 +156,8 @@ impl GatewayTool {
 /// Shows the list, filtered by the search text.
 pub(crate) async fn list(console: Arc<Console>, signed_in: SignedInRequest) -> PageResult {
     let fields = signed_in.page_request.query()?;
-    let search = fields.filled("q").unwrap_or_default().to_owned();
-    let mut tools = all(&console.gateway, &signed_in.token).await?;
+    let search = fields.get_non_blank("q").unwrap_or_default().to_owned();
+    let mut tools = fetch_all(&console.gateway, &signed_in.token).await?;
     let of_all = tools.len();
     let search_text = search.to_lowercase();
     tools.retain(|tool| tool.mentions(&search_text));

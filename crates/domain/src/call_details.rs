@@ -122,7 +122,7 @@ impl DataSubjects {
     }
 
     /// Returns the named data subjects, sorted by key.
-    pub fn named(&self) -> impl ExactSizeIterator<Item = DataSubject> {
+    pub fn named_subjects(&self) -> impl ExactSizeIterator<Item = DataSubject> {
         self.by_key.iter().map(|(key, rows)| DataSubject {
             key: key.clone(),
             rows: *rows,
@@ -148,9 +148,9 @@ mod tests {
             subjects.add(&json!(number), 2);
             subjects.add(&json!(0), 1);
         }
-        assert_eq!(subjects.named().len(), DataSubjects::MOST);
+        assert_eq!(subjects.named_subjects().len(), DataSubjects::MOST);
         assert_eq!(subjects.rows_of_others(), 10);
-        let first = subjects.named().next().unwrap();
+        let first = subjects.named_subjects().next().unwrap();
         assert_eq!((first.key.as_str(), first.rows), ("0", 107));
     }
 
@@ -162,6 +162,9 @@ mod tests {
         }
         assert_eq!(subjects, DataSubjects::default());
         subjects.add(&json!("x".repeat(DataSubjects::LONGEST_KEY + 1)), 3);
-        assert_eq!((subjects.named().len(), subjects.rows_of_others()), (0, 3));
+        assert_eq!(
+            (subjects.named_subjects().len(), subjects.rows_of_others()),
+            (0, 3)
+        );
     }
 }

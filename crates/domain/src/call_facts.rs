@@ -64,7 +64,7 @@ pub struct CallFacts {
 impl CallFacts {
     /// Creates the facts of a call that has just arrived and is not decided yet. `requested_tool` is a name of the catalogue
     /// or [`UNKNOWN_NAME`].
-    pub fn arriving(
+    pub fn for_tool(
         call_id: CallId,
         caller: &Caller,
         client_ip: String,
@@ -121,7 +121,7 @@ impl CallFacts {
     }
 
     /// Adds the outcome of `decision`.
-    pub fn decided(&mut self, decision: &Decision) {
+    pub fn record_decision(&mut self, decision: &Decision) {
         self.decision_id = Some(decision.id);
         self.policy_hash = Some(decision.policy_hash);
         self.bundle = decision.bundle;
@@ -147,7 +147,7 @@ mod tests {
             expires_at: Timestamp::from_seconds(1),
         });
         let (id, address) = (CallId::new(&Ambient::system()), String::new);
-        let arriving = CallFacts::arriving(id, &caller, address(), "jsonrpc", "pay", b"{}");
+        let arriving = CallFacts::for_tool(id, &caller, address(), "jsonrpc", "pay", b"{}");
         let without_tool = CallFacts::without_tool(id, &caller, address(), "jsonrpc", b"{}");
         for facts in [arriving, without_tool] {
             assert_eq!(facts.tags, None);

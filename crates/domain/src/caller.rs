@@ -277,9 +277,9 @@ impl Caller {
         for (name, value) in &self.attributes {
             canonical.text(name);
             match value {
-                AttributeValue::Text(text) => canonical.tagged(0, text.as_bytes()),
-                AttributeValue::Integer(number) => canonical.tagged(1, &number.to_be_bytes()),
-                AttributeValue::Boolean(truth) => canonical.tagged(2, &[u8::from(*truth)]),
+                AttributeValue::Text(text) => canonical.tagged_bytes(0, text.as_bytes()),
+                AttributeValue::Integer(number) => canonical.tagged_bytes(1, &number.to_be_bytes()),
+                AttributeValue::Boolean(truth) => canonical.tagged_bytes(2, &[u8::from(*truth)]),
                 AttributeValue::List(items) => {
                     canonical.0.push(3);
                     canonical.texts(items);
@@ -315,7 +315,7 @@ impl Canonical {
         }
     }
 
-    fn tagged(&mut self, tag: u8, bytes: &[u8]) {
+    fn tagged_bytes(&mut self, tag: u8, bytes: &[u8]) {
         self.0.push(tag);
         self.bytes(bytes);
     }

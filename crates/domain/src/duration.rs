@@ -23,7 +23,7 @@ pub fn parse(text: &str) -> Option<Duration> {
 }
 
 /// Formats a duration in whole seconds or milliseconds, so that [`parse`] can read it.
-pub fn show(duration: Duration) -> String {
+pub fn format(duration: Duration) -> String {
     if duration.subsec_millis() == 0 {
         format!("{}s", duration.as_secs())
     } else {
@@ -31,9 +31,9 @@ pub fn show(duration: Duration) -> String {
     }
 }
 
-/// Serializes a duration in the format of [`show`], for use with `#[serde(with = "…")]`.
+/// Serializes a duration in the format of [`format()`], for use with `#[serde(with = "…")]`.
 pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&show(*duration))
+    serializer.serialize_str(&format(*duration))
 }
 
 /// Deserializes a text in the format of [`parse`] or a number of seconds, for use with `#[serde(with = "…")]`.
@@ -80,7 +80,7 @@ mod tests {
         ] {
             let duration = parse(text).unwrap();
             assert_eq!(duration, Duration::from_millis(millis), "{text}");
-            assert_eq!(parse(&show(duration)), Some(duration), "{text}");
+            assert_eq!(parse(&format(duration)), Some(duration), "{text}");
         }
         for junk in ["", "s", "1d", "-1s", "1.5s", "1 s", "99999999999999999999s"] {
             assert_eq!(parse(junk), None, "{junk}");

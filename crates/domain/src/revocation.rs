@@ -33,7 +33,7 @@ impl RevocationKind {
     }
 
     /// Returns the kind with this name, or `None` if there is none.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
 }

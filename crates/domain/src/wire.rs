@@ -21,7 +21,7 @@ pub(crate) use approval::encode_approval;
 pub(crate) use decision::encode_permit;
 
 /// Returns the value of a required message field, or an error if it is missing.
-fn required<T>(field: Option<T>, name: &'static str) -> Result<T, InvalidMessage> {
+fn require_field<T>(field: Option<T>, name: &'static str) -> Result<T, InvalidMessage> {
     field.ok_or_else(|| InvalidMessage::field(name, "is missing"))
 }
 

@@ -184,8 +184,8 @@ impl Config {
         if self.append_limit.is_zero() || self.append_limit > LONGEST_APPEND {
             return wrong(format!(
                 "gateway.append_limit: `{}` is not between 1ms and {}",
-                duration::show(self.append_limit),
-                duration::show(LONGEST_APPEND)
+                duration::format(self.append_limit),
+                duration::format(LONGEST_APPEND)
             ));
         }
         if let Err(error) = Quota::validate(&self.limits.quotas) {

@@ -81,7 +81,7 @@ impl LimitsView {
     /// is read.
     async fn list(&self, operator: &Caller) -> Result<Vec<LimitState>, LimitsError> {
         let action = OperatorAction::ReadRecord;
-        let operator = IdentifiedOperator::ask(&self.policy, operator.clone(), action).await;
+        let operator = IdentifiedOperator::authorize(&self.policy, operator.clone(), action).await;
         let operator = operator.map_err(LimitsError::Policy)?;
         self.record(&operator).await?;
         if !operator.decision.allowed {

@@ -180,7 +180,7 @@ impl Breaker {
         }
     }
 
-    fn succeeded(&self, is_probe: bool) {
+    fn record_success(&self, is_probe: bool) {
         let mut state = self.lock();
         match &mut *state {
             CircuitState::Closed(failures) => *failures = FailureCount::default(),
@@ -194,7 +194,7 @@ impl Breaker {
         }
     }
 
-    fn failed(&self, is_probe: bool, cause: FailureCause) {
+    fn record_failure(&self, is_probe: bool, cause: FailureCause) {
         let mut state = self.lock();
         match &mut *state {
             CircuitState::Closed(failures) => {
@@ -258,14 +258,14 @@ pub(super) struct Trial<'a> {
 
 impl Trial<'_> {
     /// Records that the source did its work, whether or not the response is useful for the call.
-    pub(super) fn succeeded(mut self) {
-        self.breaker.succeeded(self.is_probe);
+    pub(super) fn record_success(mut self) {
+        self.breaker.record_success(self.is_probe);
         self.is_probe = false;
     }
 
     /// Records that the source did not do its work.
-    pub(super) fn failed(mut self, cause: FailureCause) {
-        self.breaker.failed(self.is_probe, cause);
+    pub(super) fn record_failure(mut self, cause: FailureCause) {
+        self.breaker.record_failure(self.is_probe, cause);
         self.is_probe = false;
     }
 }

@@ -43,7 +43,7 @@ pub trait Attempt {
     type Error;
 
     /// Makes one attempt from the start. Dropping the future cancels it.
-    fn make(
+    fn run_once(
         &mut self,
     ) -> impl Future<Output = Result<Self::Success, FailedAttempt<Self::Error>>> + Send;
 }
@@ -103,7 +103,7 @@ struct MeasuredUse<'a> {
 }
 
 impl MeasuredUse<'_> {
-    fn ended(self, outcome: &'static str) {
+    fn record_outcome(self, outcome: &'static str) {
         let source = labels::SOURCES.label(self.source);
         histogram!(names::SOURCE_SECONDS, "source" => source, "outcome" => outcome)
             .record(self.started.elapsed());
@@ -123,18 +123,18 @@ impl SourceUse<'_> {
         };
         match health {
             Health::Down => {
-                measured.ended("down");
-                trial.failed(FailureCause::Source);
+                measured.record_outcome("down");
+                trial.record_failure(FailureCause::Source);
             }
             Health::TimedOut => {
-                measured.ended("timeout");
-                trial.failed(FailureCause::timeout(self.caller));
+                measured.record_outcome("timeout");
+                trial.record_failure(FailureCause::timeout(self.caller));
             }
             Health::Up => {
-                measured.ended("ok");
-                trial.succeeded();
+                measured.record_outcome("ok");
+                trial.record_success();
             }
-            Health::Busy(_) => measured.ended("busy"),
+            Health::Busy(_) => measured.record_outcome("busy"),
         }
     }
 }
@@ -188,7 +188,7 @@ impl<'a> Guard<'a> {
         let _slot = self.slot(call.caller, call.deadline).await?;
         match self.source {
             Some(source) => source.run(call, attempt).await,
-            None => match timeout_at(call.deadline, attempt.make()).await {
+            None => match timeout_at(call.deadline, attempt.run_once()).await {
                 Ok(outcome) => outcome.map_err(|failed| GuardError::Failed(failed.error)),
                 Err(_elapsed) => Err(GuardError::TimedOut),
             },
@@ -235,12 +235,12 @@ impl SourceGuard {
         let trial = self.admit()?;
         Ok(SourceUse {
             slot: None,
-            trial: Some((trial, self.measured())),
+            trial: Some((trial, self.start_measurement())),
             caller,
         })
     }
 
-    fn measured(&self) -> MeasuredUse<'_> {
+    fn start_measurement(&self) -> MeasuredUse<'_> {
         MeasuredUse {
             source: &self.source,
             started: Instant::now(),
@@ -265,37 +265,37 @@ impl SourceGuard {
         let timeout = || FailureCause::timeout(Some(call.caller.digest()));
         let mut made = 0;
         loop {
-            let measured = self.measured();
-            let failed = match timeout_at(call.deadline, attempt.make()).await {
+            let measured = self.start_measurement();
+            let failed = match timeout_at(call.deadline, attempt.run_once()).await {
                 Ok(Ok(done)) => {
-                    measured.ended("ok");
-                    trial.succeeded();
+                    measured.record_outcome("ok");
+                    trial.record_success();
                     return Ok(done);
                 }
                 Ok(Err(failed)) => failed,
                 Err(_elapsed) => {
-                    measured.ended("timeout");
-                    trial.failed(timeout());
+                    measured.record_outcome("timeout");
+                    trial.record_failure(timeout());
                     return Err(GuardError::TimedOut);
                 }
             };
             made += 1;
             match failed.health {
                 Health::Down => {
-                    measured.ended("down");
-                    trial.failed(FailureCause::Source);
+                    measured.record_outcome("down");
+                    trial.record_failure(FailureCause::Source);
                 }
                 Health::TimedOut => {
-                    measured.ended("timeout");
-                    trial.failed(timeout());
+                    measured.record_outcome("timeout");
+                    trial.record_failure(timeout());
                 }
                 Health::Busy(_) => {
-                    measured.ended("busy");
+                    measured.record_outcome("busy");
                     drop(trial);
                 }
                 Health::Up => {
-                    measured.ended("failed");
-                    trial.succeeded();
+                    measured.record_outcome("failed");
+                    trial.record_success();
                 }
             }
             let Some(pause) = self.pause_before_retry(call, made, &failed) else {

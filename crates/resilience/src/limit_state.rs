@@ -81,7 +81,7 @@ pub struct LimitState {
 impl LimitOverview {
     pub(crate) fn state(&self, of: Option<&BucketUse>) -> LimitState {
         let full_in = of.map_or(Duration::ZERO, |it| it.full_in);
-        let used = self.rate.used(full_in);
+        let used = self.rate.used_calls(full_in);
         LimitState {
             owner: of.map_or_else(
                 || BucketOwner {

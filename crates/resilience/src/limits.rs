@@ -83,7 +83,7 @@ impl ToolLimits {
             self.rates
                 .take_calls(self.bucket(caller), rate, NonZeroU32::MIN)
                 .await
-                .map_err(|retry_after| self.reached(Limit::Rate, "rate", retry_after))?;
+                .map_err(|retry_after| self.refuse_call(Limit::Rate, "rate", retry_after))?;
         }
         let Some(slots) = &self.slots else {
             return Ok(Slot { _taken: None });
@@ -91,7 +91,9 @@ impl ToolLimits {
         let patience = deadline.min(Instant::now() + PATIENCE);
         match timeout_at(patience, slots.acquire()).await {
             Ok(Ok(slot)) => Ok(Slot { _taken: Some(slot) }),
-            Ok(Err(_)) | Err(_) => Err(self.reached(Limit::Concurrency, "concurrency", PATIENCE)),
+            Ok(Err(_)) | Err(_) => {
+                Err(self.refuse_call(Limit::Concurrency, "concurrency", PATIENCE))
+            }
         }
     }
 
@@ -102,7 +104,12 @@ impl ToolLimits {
         Digest::of_texts(&[&self.tool, issuer, tenant, caller.subject()])
     }
 
-    fn reached(&self, limit: Limit, label: &'static str, retry_after: Duration) -> LimitReached {
+    fn refuse_call(
+        &self,
+        limit: Limit,
+        label: &'static str,
+        retry_after: Duration,
+    ) -> LimitReached {
         counter!(names::LIMITED_CALLS, "tool" => labels::TOOLS.label(&self.tool), "limit" => label)
             .increment(1);
         LimitReached { limit, retry_after }

@@ -97,7 +97,7 @@ impl Rate {
 
     /// Returns the number of calls left at the instant `now` in a bucket that is full at `full_at`, both in
     /// nanoseconds.
-    pub(crate) fn remaining(self, full_at: u64, now: u64) -> u32 {
+    pub(crate) fn remaining_calls(self, full_at: u64, now: u64) -> u32 {
         let used = full_at.saturating_sub(now).div_ceil(self.interval());
         let used = u32::try_from(used).unwrap_or(u32::MAX);
         self.calls().saturating_sub(used)
@@ -105,7 +105,7 @@ impl Rate {
 
     /// Returns the number of calls that a bucket lacks if it is full after this time, at most all. It is computed in
     /// microseconds, like in stores, where the interval of a call is not shorter than here.
-    pub(crate) fn used(self, full_in: Duration) -> u32 {
+    pub(crate) fn used_calls(self, full_in: Duration) -> u32 {
         let interval = u128::from(self.interval().div_ceil(1_000));
         let used = full_in.as_micros().div_ceil(interval);
         u32::try_from(used).unwrap_or(u32::MAX).min(self.calls())

@@ -260,7 +260,9 @@ impl SharedRateLimiter {
         } else {
             0
         };
-        let remaining = rate.remaining(held.full_at, now).saturating_add(leased);
+        let remaining = rate
+            .remaining_calls(held.full_at, now)
+            .saturating_add(leased);
         let remaining = remaining.min(rate.calls());
         let until_full = rate.interval() * u64::from(rate.calls() - remaining);
         let window = match taken {

@@ -145,7 +145,7 @@ impl Revocations {
     /// Asks the policy service whether `caller` may revoke access.
     async fn authorize(&self, caller: &Caller) -> Result<IdentifiedOperator, RevocationError> {
         let action = OperatorAction::RevokeAccess;
-        let operator = IdentifiedOperator::ask(&self.policy, caller.clone(), action).await;
+        let operator = IdentifiedOperator::authorize(&self.policy, caller.clone(), action).await;
         operator.map_err(RevocationError::Policy)
     }
 

@@ -88,23 +88,23 @@ async fn main() -> Result<(), Failure> {
     for (file, requests) in [
         (
             "authorize",
-            json.all("wardgate.policy.v1.AuthorizeRequest", questions)?,
+            json.convert_all("wardgate.policy.v1.AuthorizeRequest", questions)?,
         ),
         (
             "call_tool",
-            json.all("wardgate.toolrunner.v1.CallToolRequest", [call])?,
+            json.convert_all("wardgate.toolrunner.v1.CallToolRequest", [call])?,
         ),
         (
             "append",
-            json.all("wardgate.audit.v1.AppendRequest", [append])?,
+            json.convert_all("wardgate.audit.v1.AppendRequest", [append])?,
         ),
         (
             "add_messages",
-            json.all("wardgate.memory.v1.AddMessagesRequest", additions)?,
+            json.convert_all("wardgate.memory.v1.AddMessagesRequest", additions)?,
         ),
         (
             "get_context",
-            json.all("wardgate.memory.v1.GetContextRequest", contexts)?,
+            json.convert_all("wardgate.memory.v1.GetContextRequest", contexts)?,
         ),
     ] {
         fs::write(out.join(file).with_extension("json"), requests)?;
@@ -302,7 +302,7 @@ async fn prove(
 struct Json(DescriptorPool);
 
 impl Json {
-    fn all<M: prost::Message>(
+    fn convert_all<M: prost::Message>(
         &self,
         name: &str,
         messages: impl IntoIterator<Item = M>,

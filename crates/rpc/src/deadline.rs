@@ -24,12 +24,12 @@ tokio::task_local! {
 /// Runs `work` for a call with `limit`, or the time left of the call that is being served, if that is less. Returns `None` if the
 /// time is over before `work` ends.
 pub(crate) async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
-    let end = Instant::now() + left(limit);
+    let end = Instant::now() + time_left(limit);
     END.scope(end, timeout_at(end, work)).await.ok()
 }
 
 /// Returns `limit`, or the time left of the call that is being served, if that is less.
-pub(crate) fn left(limit: Duration) -> Duration {
+pub(crate) fn time_left(limit: Duration) -> Duration {
     let left = END.try_with(|end| end.saturating_duration_since(Instant::now()));
     left.map_or(limit, |left| left.min(limit))
 }
@@ -130,12 +130,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_a_call_leads_to_ends_with_it_and_leaves_time_for_its_answer() {
         let ample = Duration::from_secs(30);
-        assert_eq!(left(ample), ample);
+        assert_eq!(time_left(ample), ample);
         let inside = within(Duration::from_secs(2), async {
             tokio::time::advance(Duration::from_secs(1)).await;
-            let outer = left(ample);
-            let inner = within(ample, async { left(ample) }).await;
-            (outer, inner, left(Duration::from_millis(5)))
+            let outer = time_left(ample);
+            let inner = within(ample, async { time_left(ample) }).await;
+            (outer, inner, time_left(Duration::from_millis(5)))
         });
         let second = Duration::from_secs(1);
         let got = inside.await;

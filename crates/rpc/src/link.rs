@@ -185,10 +185,10 @@ pub fn connect<L>(
     };
     let lookup = resolve::system(host, origin.port_u16().unwrap_or(port));
     let dial = ReplicaConnector { origin, tls };
-    Ok(balanced(server_name, name, lookup, dial))
+    Ok(create_link(server_name, name, lookup, dial))
 }
 
-fn balanced<L>(
+fn create_link<L>(
     server_name: Peer,
     name: &'static str,
     lookup: resolve::Lookup,

@@ -46,7 +46,7 @@ impl<L> LocalMethod<L> {
         async move {
             let method = method?;
             let (answer, mut measured) = begin(method, span(method), limit, work).await?;
-            measured.ended(None);
+            measured.set_outcome(None);
             Ok(answer)
         }
     }
@@ -87,7 +87,7 @@ pub(crate) async fn begin<T>(
         None => Err(CallError::late()),
     };
     if let Err(error) = &answer {
-        measured.ended(Some(error.reason()));
+        measured.set_outcome(Some(error.reason()));
     }
     answer.map(|answer| (answer, measured))
 }
@@ -105,8 +105,8 @@ impl<T> Stream for LocalStream<T> {
         let Self { events, measured } = self.get_mut();
         let polled = measured.in_span(|| events.poll_next_unpin(context));
         match &polled {
-            Poll::Ready(Some(Err(error))) => measured.ended(Some(error.reason())),
-            Poll::Ready(None) => measured.ended(None),
+            Poll::Ready(Some(Err(error))) => measured.set_outcome(Some(error.reason())),
+            Poll::Ready(None) => measured.set_outcome(None),
             Poll::Ready(Some(Ok(_))) | Poll::Pending => {}
         }
         polled

@@ -48,7 +48,7 @@ impl CallMeasurement {
     }
 
     /// Sets the outcome of the call: an error with this reason, or success.
-    pub(crate) fn ended(&mut self, error: Option<ErrorReason>) {
+    pub(crate) fn set_outcome(&mut self, error: Option<ErrorReason>) {
         if let Some(call) = &mut self.0 {
             call.code = error.map_or(Code::Ok, code_of);
         }
@@ -161,7 +161,7 @@ mod tests {
     }
 
     /// Returns the counts by code after `calls`.
-    fn counted(calls: impl AsyncFnOnce()) -> Vec<String> {
+    fn count_calls(calls: impl AsyncFnOnce()) -> Vec<String> {
         let recorder = PrometheusBuilder::new().build_recorder();
         let handle = recorder.handle();
         let runtime = tokio::runtime::Builder::new_current_thread().build();
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_call_counts_under_the_code_that_ends_it() {
-        let counts = counted(async || {
+        let counts = count_calls(async || {
             for code in ["0", "0", "5"] {
                 let response = begin(METHOD).until_sent(answer(code));
                 response.into_body().collect().await.unwrap();
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn what_lasts_as_long_as_its_client_is_not_measured() {
-        let counts = counted(async || {
+        let counts = count_calls(async || {
             let watch = "/wardgate.policy.v1.PolicyService/WatchVersion";
             drop(begin(watch).until_sent(answer("0")));
         });

@@ -113,7 +113,7 @@ impl BoundServer {
 
     /// Sets a limiter. Calls that it does not admit are refused.
     #[must_use]
-    pub fn limited(self, limiter: Limiter) -> Self {
+    pub fn with_limiter(self, limiter: Limiter) -> Self {
         Self {
             limiter: Some(limiter),
             ..self
@@ -162,7 +162,7 @@ impl BoundServer {
             aging.begin(stream)
         });
         let closes = shutdown.clone().closes();
-        let stack = Stack::new(service.server, trust).limited(self.limiter);
+        let stack = Stack::new(service.server, trust).with_limiter(self.limiter);
         let in_flight = stack.in_flight();
         let router = server
             .add_service(stack)

@@ -135,7 +135,7 @@ mod tests {
 
     use super::*;
 
-    fn stopping() -> (oneshot::Sender<()>, Shutdown) {
+    fn create_shutdown() -> (oneshot::Sender<()>, Shutdown) {
         let (stop, stopped) = oneshot::channel();
         let signal = async { drop(stopped.await) };
         (stop, Shutdown::at(signal, Drain::default()))
@@ -143,7 +143,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_told_to_stop_closes_a_while_later() {
-        let (stop, shutdown) = stopping();
+        let (stop, shutdown) = create_shutdown();
         drop(stop);
         shutdown.clone().is_told().await;
         assert!(shutdown.was_told());
@@ -154,7 +154,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_told_to_stop_is_not_ready_whatever_else_it_is() {
-        let (stop, shutdown) = stopping();
+        let (stop, shutdown) = create_shutdown();
         let (say, readiness) = watch::channel(Readiness::NotReady("not yet".to_owned()));
         let mut heard = shutdown.over(readiness);
         assert!(!heard.borrow().is_ready());

@@ -21,7 +21,7 @@ use crate::in_flight::{self, InFlight};
 use crate::local;
 use crate::methods::{Method, ResponseKind};
 use crate::red::CallMeasurement;
-use crate::status::{internal, overloaded};
+use crate::status::{internal, overload_status};
 use crate::streamed_calls::StreamedCalls;
 
 /// A generated server with its middleware.
@@ -46,7 +46,7 @@ impl<S> Stack<S> {
     }
 
     /// Sets the concurrency limiter.
-    pub(crate) fn limited(self, limiter: Option<Limiter>) -> Self {
+    pub(crate) fn with_limiter(self, limiter: Option<Limiter>) -> Self {
         Self { limiter, ..self }
     }
 
@@ -111,7 +111,7 @@ where
             let place = match limiter {
                 Some(limiter) => match limiter.enter("", "").await {
                     Ok(slot) => Some((slot, method.path)),
-                    Err(refused) => return Ok(overloaded(&refused).into_http()),
+                    Err(refused) => return Ok(overload_status(&refused).into_http()),
                 },
                 None => None,
             };

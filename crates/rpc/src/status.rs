@@ -92,7 +92,7 @@ pub(crate) fn internal() -> Status {
 pub(crate) const PUSHBACK: &str = "grpc-retry-pushback-ms";
 
 /// Returns the status for a call that the concurrency limiter refused before any work was done.
-pub(crate) fn overloaded(refused: &OverloadRefusal) -> Status {
+pub(crate) fn overload_status(refused: &OverloadRefusal) -> Status {
     let mut status = with_reason(ErrorReason::Overloaded, &refused.to_string());
     let pushback = MetadataValue::try_from(refused.retry_after.as_millis().to_string());
     if let Ok(pushback) = pushback {

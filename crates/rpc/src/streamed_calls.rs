@@ -9,7 +9,7 @@ use crate::call_error::CallError;
 use crate::in_flight::InFlight;
 use crate::local;
 use crate::methods::Method;
-use crate::status::overloaded;
+use crate::status::overload_status;
 
 /// The calls of one stream. Each has the steps that the stack performs for a call of its own, after the access check.
 #[derive(Debug, Clone)]
@@ -35,7 +35,7 @@ impl StreamedCalls {
             let slot = match &self.limiter {
                 Some(limiter) => {
                     let entered = limiter.enter("", "").await;
-                    Some(entered.map_err(|refused| CallError::from(overloaded(&refused)))?)
+                    Some(entered.map_err(|refused| CallError::from(overload_status(&refused)))?)
                 }
                 None => None,
             };
@@ -46,7 +46,7 @@ impl StreamedCalls {
             Ok(answer)
         };
         let (answer, mut measured) = local::begin(self.method, span, limit, admitted).await?;
-        measured.ended(None);
+        measured.set_outcome(None);
         Ok(answer)
     }
 }

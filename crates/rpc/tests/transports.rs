@@ -224,7 +224,7 @@ fn caller(subject: &str) -> Caller {
     wardgate_testkit::caller(subject, &["Doctor"]).with_token(BearerToken::new(subject))
 }
 
-async fn ask(
+async fn authorize_subject(
     link: &ServiceLink<LocalPolicy>,
     subject: &str,
     limit: Duration,
@@ -245,7 +245,7 @@ const AMPLE: Duration = Duration::from_secs(20);
 #[tokio::test]
 async fn every_door_gives_the_same_answers_and_the_same_errors() {
     for (door, link) in doors().await {
-        let decision = ask(&link, "decides", AMPLE).await.unwrap();
+        let decision = authorize_subject(&link, "decides", AMPLE).await.unwrap();
         let Verdict::Deny {
             reason: DenialReason::Forbidden,
             visible: true,
@@ -255,11 +255,13 @@ async fn every_door_gives_the_same_answers_and_the_same_errors() {
         };
         assert_eq!(decision.policies, ["p1"], "{door}");
         assert_eq!(
-            ask(&link, "fails", AMPLE).await.unwrap_err(),
+            authorize_subject(&link, "fails", AMPLE).await.unwrap_err(),
             ErrorReason::NotDurable,
             "{door}"
         );
-        let nothing = ask(&link, "answers nothing", AMPLE).await.unwrap_err();
+        let nothing = authorize_subject(&link, "answers nothing", AMPLE)
+            .await
+            .unwrap_err();
         assert_eq!(nothing, ErrorReason::InvalidMessage, "{door}");
     }
 }
@@ -267,7 +269,7 @@ async fn every_door_gives_the_same_answers_and_the_same_errors() {
 #[tokio::test]
 async fn a_deadline_ends_a_call_behind_every_door() {
     for (door, link) in doors().await {
-        let late = ask(&link, "hangs", Duration::from_millis(50))
+        let late = authorize_subject(&link, "hangs", Duration::from_millis(50))
             .await
             .unwrap_err();
         assert_eq!(late, ErrorReason::DeadlineExceeded, "{door}");
@@ -296,11 +298,14 @@ async fn a_panic_behind_our_stack_is_an_answer_and_the_next_call_works() {
             continue; // served bare, to have one door without the stack in the other tests
         }
         assert_eq!(
-            ask(&link, "panics", AMPLE).await.unwrap_err(),
+            authorize_subject(&link, "panics", AMPLE).await.unwrap_err(),
             ErrorReason::Internal,
             "{door}"
         );
-        assert!(ask(&link, "decides", AMPLE).await.is_ok(), "{door}");
+        assert!(
+            authorize_subject(&link, "decides", AMPLE).await.is_ok(),
+            "{door}"
+        );
     }
 }
 
@@ -308,7 +313,9 @@ async fn a_panic_behind_our_stack_is_an_answer_and_the_next_call_works() {
 async fn a_local_peer_that_may_not_call_is_refused() {
     let link = link::local(service().1, Peer::Audit).link;
     assert_eq!(
-        ask(&link, "decides", AMPLE).await.unwrap_err(),
+        authorize_subject(&link, "decides", AMPLE)
+            .await
+            .unwrap_err(),
         ErrorReason::PeerRefused
     );
 }
@@ -395,16 +402,18 @@ async fn what_is_more_than_a_server_can_do_is_turned_away_and_told_when_to_come_
         .await
         .unwrap();
     let limiter = Limiter::new("test", one);
-    let bound = bound.limited(limiter.clone());
+    let bound = bound.with_limiter(limiter.clone());
     let url = format!("http://{}", bound.address().unwrap());
     let (_readiness, service) = service();
     let never = Shutdown::when(std::future::pending());
     tokio::spawn(bound.serve(service, never));
     let link = link::connect(&url, Peer::Policy, NAME, None).unwrap().link;
 
-    assert!(ask(&link, "decides", AMPLE).await.is_ok());
+    assert!(authorize_subject(&link, "decides", AMPLE).await.is_ok());
     let taken = limiter.take_slot("", "");
-    let refused = ask(&link, "decides", AMPLE).await.unwrap_err();
+    let refused = authorize_subject(&link, "decides", AMPLE)
+        .await
+        .unwrap_err();
     assert_eq!(refused, ErrorReason::Overloaded);
     let mut client = PolicyServiceClient::new(link.transport.clone());
     let status = client.authorize(pb::AuthorizeRequest::default()).await;
@@ -417,7 +426,7 @@ async fn what_is_more_than_a_server_can_do_is_turned_away_and_told_when_to_come_
     assert_eq!(versions.unwrap().count().await, 2);
 
     drop(taken);
-    assert!(ask(&link, "decides", AMPLE).await.is_ok());
+    assert!(authorize_subject(&link, "decides", AMPLE).await.is_ok());
 }
 
 #[tokio::test]

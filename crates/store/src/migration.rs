@@ -48,7 +48,7 @@ pub struct MigratedVersions {
 }
 
 /// Returns the `migrations` that a store of version `found` lacks. The first n of them make version n.
-pub(crate) fn missing<'a>(
+pub(crate) fn missing_migrations<'a>(
     migrations: &'a [&'static str],
     found: i64,
 ) -> Result<&'a [&'static str], MigrationError> {
@@ -63,7 +63,7 @@ pub(crate) fn missing<'a>(
 
 /// Checks that a program that knows `migrations` can work with a store of version `found`.
 pub(crate) fn check(migrations: &[&'static str], found: i64) -> Result<(), MigrationError> {
-    if missing(migrations, found)?.is_empty() {
+    if missing_migrations(migrations, found)?.is_empty() {
         return Ok(());
     }
     let known = migrations.len();
@@ -82,12 +82,12 @@ mod tests {
     #[test]
     fn only_what_is_missing_is_done_and_a_store_two_versions_ahead_is_left_alone() {
         let all = ["one", "two"];
-        assert_eq!(missing(&all, 0).unwrap(), all);
-        assert_eq!(missing(&all, 1).unwrap(), ["two"]);
-        assert!(missing(&all, 2).unwrap().is_empty());
-        assert!(missing(&all, 3).unwrap().is_empty());
+        assert_eq!(missing_migrations(&all, 0).unwrap(), all);
+        assert_eq!(missing_migrations(&all, 1).unwrap(), ["two"]);
+        assert!(missing_migrations(&all, 2).unwrap().is_empty());
+        assert!(missing_migrations(&all, 3).unwrap().is_empty());
         for found in [4, -1] {
-            let error = missing(&all, found).unwrap_err();
+            let error = missing_migrations(&all, found).unwrap_err();
             assert!(matches!(error, MigrationError::Newer { known: 2, .. }));
         }
     }

@@ -8,7 +8,7 @@ use sqlx::postgres::{PgConnection, PgPoolOptions};
 use sqlx::{AssertSqlSafe, Connection};
 use tokio::time::timeout;
 
-use crate::migration::{MigratedVersions, MigrationError, check, missing, version};
+use crate::migration::{MigratedVersions, MigrationError, check, missing_migrations, version};
 use crate::{DatabaseSettings, Role};
 
 pub use server::{PostgresPool, PostgresServer};
@@ -110,7 +110,7 @@ impl Schema {
         let from = self.version(&mut transaction).await?;
         let (to, missing) = (
             version(self.migrations, from),
-            missing(self.migrations, from)?,
+            missing_migrations(self.migrations, from)?,
         );
         if from == 0 {
             let make = format!(

@@ -11,7 +11,7 @@ use sqlx::{AssertSqlSafe, Connection, Sqlite, SqlitePool};
 use tokio::time::sleep;
 
 use crate::DatabaseSettings;
-use crate::migration::{MigratedVersions, MigrationError, check, missing, version};
+use crate::migration::{MigratedVersions, MigrationError, check, missing_migrations, version};
 
 /// Returns options for a file in which acknowledged commits are durable. `limit` is the busy timeout.
 pub fn options(path: &Path, limit: Duration) -> SqliteConnectOptions {
@@ -104,7 +104,7 @@ pub async fn prepare(
     if settings.migrate {
         migrate(connection, migrations).await.map(drop)
     } else {
-        check(migrations, found(connection).await?)
+        check(migrations, read_version(connection).await?)
     }
 }
 
@@ -115,9 +115,9 @@ pub async fn migrate(
     migrations: &[&'static str],
 ) -> Result<MigratedVersions, MigrationError> {
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-    let from = found(&mut transaction).await?;
+    let from = read_version(&mut transaction).await?;
     let to = version(migrations, from);
-    for migration in missing(migrations, from)? {
+    for migration in missing_migrations(migrations, from)? {
         sqlx::raw_sql(*migration).execute(&mut *transaction).await?;
     }
     sqlx::raw_sql(AssertSqlSafe(format!("PRAGMA user_version = {to}")))
@@ -127,7 +127,7 @@ pub async fn migrate(
     Ok(MigratedVersions { from, to })
 }
 
-async fn found(connection: &mut SqliteConnection) -> Result<i64, sqlx::Error> {
+async fn read_version(connection: &mut SqliteConnection) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar("PRAGMA user_version")
         .fetch_one(connection)
         .await
@@ -143,7 +143,7 @@ mod tests {
     const LIMIT: Duration = Duration::from_secs(30);
 
     /// Returns the names of the files in a directory that others than their owner may use.
-    fn shared(dir: &Path) -> Vec<String> {
+    fn shared_files(dir: &Path) -> Vec<String> {
         let entries = fs::read_dir(dir).unwrap().map(Result::unwrap);
         let shared = entries.filter(|entry| {
             let mode = entry.metadata().unwrap().permissions().mode();
@@ -164,7 +164,7 @@ mod tests {
             .await
             .unwrap();
         assert!(path.with_extension("sqlite-wal").exists());
-        assert_eq!(shared(dir.path()), [""; 0]);
+        assert_eq!(shared_files(dir.path()), [""; 0]);
         // The files have the modes of an earlier version, and a connection to them is still open.
         for entry in fs::read_dir(dir.path()).unwrap() {
             let path = entry.unwrap().path();
@@ -174,7 +174,7 @@ mod tests {
         drop(connection);
         let mut connection = first(&again).await.unwrap();
         migrate(&mut connection, &[]).await.unwrap();
-        assert_eq!(shared(dir.path()), [""; 0]);
+        assert_eq!(shared_files(dir.path()), [""; 0]);
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

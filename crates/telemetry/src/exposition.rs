@@ -14,7 +14,7 @@ pub struct Exposition {
 const OPEN_METRICS: &str = "application/openmetrics-text";
 
 /// Returns the metrics in the format that the `Accept` header `accept` asks for.
-pub(crate) fn negotiated(
+pub(crate) fn negotiate_format(
     accept: &str,
     text: String,
     exemplars: impl FnOnce() -> ExemplarSnapshot,
@@ -88,7 +88,7 @@ mod tests {
     use crate::exemplars::{Exemplars, WithExemplars};
 
     /// Records two counters, a gauge and a histogram, one value of which is measured in a span with the returned ids.
-    fn measured() -> (String, Exemplars, [String; 2]) {
+    fn record_metrics() -> (String, Exemplars, [String; 2]) {
         let recorder = PrometheusBuilder::new()
             .set_buckets(&[0.1, 1.0])
             .unwrap()
@@ -118,8 +118,8 @@ mod tests {
 
     #[test]
     fn open_metrics_leads_from_a_slow_value_to_its_trace() {
-        let (text, exemplars, [trace, span]) = measured();
-        let given = negotiated(
+        let (text, exemplars, [trace, span]) = record_metrics();
+        let given = negotiate_format(
             "application/openmetrics-text;version=1.0.0,*/*;q=0.1",
             text,
             || exemplars.now(),
@@ -153,8 +153,8 @@ call_seconds_count{{tool=\"a\\\"b\"}} 3
 
     #[test]
     fn prometheus_text_is_the_exporters_own() {
-        let (text, exemplars, _) = measured();
-        let given = negotiated("text/plain", text.clone(), || exemplars.now());
+        let (text, exemplars, _) = record_metrics();
+        let given = negotiate_format("text/plain", text.clone(), || exemplars.now());
         assert_eq!(given.text, text);
         assert_eq!(given.content_type, "text/plain; version=0.0.4");
     }

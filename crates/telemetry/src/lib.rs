@@ -132,7 +132,7 @@ pub struct Metrics {
 impl Metrics {
     /// Returns all metrics in the format that the `Accept` header `accept` asks for.
     pub fn render(&self, accept: &str) -> Exposition {
-        exposition::negotiated(accept, self.handle.render(), || self.exemplars.now())
+        exposition::negotiate_format(accept, self.handle.render(), || self.exemplars.now())
     }
 }
 
@@ -194,7 +194,7 @@ pub fn init(config: &Config, role: &'static str) -> Result<Guard, Error> {
     let spans = traces.as_ref().map(|provider| {
         let tracer = provider.tracer("wardgate");
         let layer = tracing_opentelemetry::layer().with_tracer(tracer);
-        layer.with_filter(logs::traced())
+        layer.with_filter(logs::trace_filter())
     });
     opentelemetry::global::set_text_map_propagator(TraceContextPropagator::new());
     let lines = tracing_subscriber::registry().with(logs::layer(config)?);

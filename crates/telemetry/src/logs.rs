@@ -55,7 +55,7 @@ fn filter<S>(directives: &str) -> Result<impl Filter<S> + use<S>, ParseError> {
 }
 
 /// Creates the filter of traces: spans of Wardgate up to `debug`, and its events up to `info`.
-pub(crate) fn traced<S>() -> impl Filter<S> {
+pub(crate) fn trace_filter<S>() -> impl Filter<S> {
     filter_fn(|metadata| {
         let most = if metadata.is_span() {
             Level::DEBUG

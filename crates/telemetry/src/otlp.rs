@@ -200,7 +200,7 @@ impl HttpClient for RuntimeClient {
 mod tests {
     use super::*;
 
-    fn told(collector: Collector<'_>) -> String {
+    fn describe_exporter(collector: Collector<'_>) -> String {
         let exporter = collector.exporter();
         exporter.map_or_else(|error| error.to_string(), |_| "good".to_owned())
     }
@@ -216,24 +216,28 @@ mod tests {
                     cert: None,
                     key: None,
                 };
-                assert_eq!(told(collector), "good", "{endpoint} {protocol:?}");
+                assert_eq!(
+                    describe_exporter(collector),
+                    "good",
+                    "{endpoint} {protocol:?}"
+                );
                 let half = Collector {
                     cert: Some(Path::new("cert.pem")),
                     endpoint: "https://collector.example",
                     ..collector
                 };
-                assert!(told(half).contains("otlp_key_file"));
+                assert!(describe_exporter(half).contains("otlp_key_file"));
                 let lost = Collector {
                     ca: Some(Path::new("/nowhere.pem")),
                     endpoint: "https://collector.example",
                     ..collector
                 };
-                assert!(told(lost).contains("telemetry.otlp_ca_file"));
+                assert!(describe_exporter(lost).contains("telemetry.otlp_ca_file"));
                 let other = Collector {
                     endpoint: "collector:4317",
                     ..collector
                 };
-                assert!(told(other).contains("is not a URL"));
+                assert!(describe_exporter(other).contains("is not a URL"));
             }
         }
     }

@@ -17,16 +17,16 @@ pub struct TestClock {
 impl TestClock {
     /// Creates a clock that shows `seconds` since 1970.
     pub fn at(seconds: i64) -> Self {
-        Self::stepping(seconds, 0)
+        Self::with_step(seconds, 0)
     }
 
     /// Creates a clock that shows `seconds` since 1970 and advances by a microsecond at each reading, so that no two
     /// readings are equal.
     pub fn ticking_from(seconds: i64) -> Self {
-        Self::stepping(seconds, 1)
+        Self::with_step(seconds, 1)
     }
 
-    fn stepping(seconds: i64, step: i64) -> Self {
+    fn with_step(seconds: i64, step: i64) -> Self {
         let micros = Timestamp::from_seconds(seconds).as_micros();
         Self {
             micros: Arc::new(AtomicI64::new(micros)),

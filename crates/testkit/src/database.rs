@@ -211,7 +211,7 @@ pub struct PasswordRole {
 
 impl PasswordRole {
     /// Creates a role for the database at `url`, on a server that `tests/postgres` starts.
-    pub async fn make(url: &str) -> Self {
+    pub async fn create(url: &str) -> Self {
         let (server, database) = url.rsplit_once('/').expect("a URL names a database");
         let (scheme, _) = url.split_once("://").expect("a URL has a scheme");
         let (_, address) = server.rsplit_once('@').expect("the URL names a user");

@@ -23,7 +23,7 @@ impl<T: Clone + Debug> Log<T> {
     }
 
     /// Returns every value so far.
-    pub fn all(&self) -> Vec<T> {
+    pub fn entries(&self) -> Vec<T> {
         self.0.borrow().clone()
     }
 
@@ -43,7 +43,7 @@ impl<T: Clone + Debug> Log<T> {
         let reached = receiver.wait_for(|all| fits(all));
         let reached = tokio::time::timeout(PATIENCE, reached).await;
         let Ok(all) = reached else {
-            panic!("waited in vain; seen so far: {:#?}", self.all())
+            panic!("waited in vain; seen so far: {:#?}", self.entries())
         };
         all.expect("the sender is this log's own").clone()
     }

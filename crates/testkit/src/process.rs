@@ -120,11 +120,11 @@ impl WardgateProcess {
     /// Sends SIGTERM, and waits until the process has ended.
     pub fn terminate(&mut self) -> ExitStatus {
         self.signal("TERM");
-        self.ended()
+        self.wait_for_exit()
     }
 
     /// Waits until the process has ended by itself.
-    pub fn ended(&mut self) -> ExitStatus {
+    pub fn wait_for_exit(&mut self) -> ExitStatus {
         self.child.wait().expect("the process ends")
     }
 
@@ -165,7 +165,7 @@ impl ProcessExit {
             OutputLog::from_stream(child.stderr.take()),
         );
         // A process that closes both streams has ended or is about to end.
-        if !(stdout.ended() && stderr.ended()) {
+        if !(stdout.wait_until_closed() && stderr.wait_until_closed()) {
             let _ = child.kill();
             let _ = child.wait();
             panic!(
@@ -238,7 +238,7 @@ impl OutputLog {
     }
 
     /// Waits until the stream is closed, and returns whether it was closed in time.
-    fn ended(&self) -> bool {
+    fn wait_until_closed(&self) -> bool {
         self.end.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Disconnected)
     }
 }

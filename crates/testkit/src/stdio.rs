@@ -48,21 +48,21 @@ impl StdioClient {
     }
 
     /// Sends a message.
-    pub fn say(&mut self, message: &Value) {
+    pub fn send_message(&mut self, message: &Value) {
         let input = self.input.as_mut().expect("its input is open");
         writeln!(input, "{message}").expect("it reads");
     }
 
     /// Receives the next message.
-    pub fn hear(&mut self) -> Value {
+    pub fn receive_message(&mut self) -> Value {
         let line = self.lines.recv_timeout(PATIENCE).expect("a line");
         serde_json::from_str(&line).expect("a line is JSON")
     }
 
     /// Sends a request, and receives the next message.
-    pub fn ask(&mut self, message: &Value) -> Value {
-        self.say(message);
-        self.hear()
+    pub fn send_request(&mut self, message: &Value) -> Value {
+        self.send_message(message);
+        self.receive_message()
     }
 
     /// Closes the input, and returns the exit code and the remaining lines of the output.

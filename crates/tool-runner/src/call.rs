@@ -652,7 +652,7 @@ impl Attempt for Execution<'_, '_> {
     type Success = ();
     type Error = ExecutorError;
 
-    async fn make(&mut self) -> Result<(), FailedAttempt<ExecutorError>> {
+    async fn run_once(&mut self) -> Result<(), FailedAttempt<ExecutorError>> {
         *self.attempts += 1;
         self.output.begin_attempt();
         let run = self.executor.run(&self.invocation, self.output).await;

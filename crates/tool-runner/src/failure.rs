@@ -84,7 +84,7 @@ impl Failure {
         let text = match limit {
             TimeLimit::Call => return Self::timeout(call.limit),
             TimeLimit::Source(limit) => {
-                let within = duration::show(limit);
+                let within = duration::format(limit);
                 let attempts = match call.attempts {
                     0 | 1 => String::new(),
                     attempts => format!(", in {attempts} attempts"),

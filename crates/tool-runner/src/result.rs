@@ -275,7 +275,7 @@ fn plain(content: Bytes, facts: ResultFacts) -> ToolResult {
 
 /// Returns the message of a call that exceeded `limit`.
 pub(crate) fn timeout_text(limit: Duration) -> String {
-    format!("Timeout after {}", duration::show(limit))
+    format!("Timeout after {}", duration::format(limit))
 }
 
 fn text_content(text: &str) -> Bytes {

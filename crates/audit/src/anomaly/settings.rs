@@ -158,7 +158,7 @@ impl AnomalySettings {
                 });
             }
             if !(Duration::from_secs(1)..=LONGEST_WINDOW).contains(&threshold.within) {
-                let given = duration::show(threshold.within);
+                let given = duration::format(threshold.within);
                 return Err(Error::AnomalySettings {
                     key: format!("{name}.within"),
                     problem: format!("`{given}` is not between 1s and 24h"),

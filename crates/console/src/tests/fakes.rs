@@ -49,7 +49,7 @@ impl FakeGateway {
     }
 
     /// Returns the messages that the agent received.
-    pub(crate) fn said(&self) -> Vec<String> {
+    pub(crate) fn chat_messages(&self) -> Vec<String> {
         self.0.lock().unwrap().said.clone()
     }
 

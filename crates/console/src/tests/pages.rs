@@ -194,7 +194,7 @@ async fn a_form_or_message_written_by_another_person_is_not_sent_on() {
             assert!(reply.body.contains("Another user"), "{}", reply.body);
         }
     }
-    assert!(stage.gateway.said().is_empty());
+    assert!(stage.gateway.chat_messages().is_empty());
 }
 
 #[tokio::test]
@@ -415,7 +415,7 @@ async fn chat_says_what_is_missing_and_passes_messages_and_events_and_no_more() 
         assert_eq!(reply.header("x-secret"), "");
     }
     assert_eq!(
-        stage.gateway.said(),
+        stage.gateway.chat_messages(),
         [r#"{"message":"hi"}"#, r#"a-b_c: {"decision":"approve"}"#]
     );
     // A plain HTML form of another site cannot set the content type to JSON.

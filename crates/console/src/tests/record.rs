@@ -31,7 +31,7 @@ async fn whom_the_policy_does_not_let_sees_nothing_and_is_led_nowhere_near_it() 
         assert!(!reply.body.contains("canary"), "{path}");
     }
     // Nothing was read, so nothing is recorded.
-    assert!(stage.audit.outcomes.all().is_empty());
+    assert!(stage.audit.outcomes.entries().is_empty());
     for path in ["/console/tools", "/console/policy", "/console/chat"] {
         let page = stage.get(path, &cookie).await.body;
         assert!(!page.contains("/console/record"), "{path}: {page}");
@@ -91,7 +91,7 @@ async fn people_see_what_they_did_themselves_where_the_policy_lets_them() {
     let file = stage.get("/console/record.jsonl", &cookie).await.body;
     assert_eq!(file.lines().count(), 2, "{file}");
     // The accesses are recorded, and none of them as refused.
-    let looks = stage.audit.outcomes.all();
+    let looks = stage.audit.outcomes.entries();
     assert!(looks.iter().all(|look| look.status == Status::Ok));
     let facts = &looks[0].call;
     assert_eq!(
@@ -140,7 +140,7 @@ async fn who_may_read_it_sees_it_newest_first_as_text_and_that_is_on_record() {
     let rows: Vec<u64> = stage
         .audit
         .outcomes
-        .all()
+        .entries()
         .iter()
         .map(|look| look.rows)
         .collect();
@@ -297,7 +297,7 @@ async fn a_filter_that_cannot_be_keeps_the_form_and_says_what_to_mend() {
         .get("/console/record?since=yesterday&call_id=x", &cookie)
         .await;
     assert!(both.body.contains("in UTC") && both.body.contains("a UUID"));
-    assert!(stage.audit.outcomes.all().is_empty());
+    assert!(stage.audit.outcomes.entries().is_empty());
     for good in [
         "since=2027-01-15T08:00",
         "until=2027-01-15T08:00:00Z",

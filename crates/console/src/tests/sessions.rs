@@ -118,7 +118,7 @@ async fn what_changes_anything_comes_from_a_page_of_the_console() {
             assert_eq!(reply.header("set-cookie"), "", "{path} {from:?}");
         }
     }
-    assert!(stage.gateway.calls().is_empty() && stage.gateway.said().is_empty());
+    assert!(stage.gateway.calls().is_empty() && stage.gateway.chat_messages().is_empty());
     // Browsers that send only the `Origin` header.
     let own = [("origin", "http://localhost:8082")];
     let form = stage.get("/console/tools/look_up", &cookie).await;

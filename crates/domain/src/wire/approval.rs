@@ -6,7 +6,7 @@ use bytes::Bytes;
 use prost::Message as _;
 use wardgate_proto::policy::v1 as pb;
 
-use super::{parse, required};
+use super::{parse, require_field};
 use crate::{
     ApprovalDecision, ApprovalTerms, ApproverRefusal, Approvers, BundleReference, CallToApprove,
     Digest, InvalidMessage, SignedApproval,
@@ -70,8 +70,8 @@ impl SignedApproval {
             policy_hash: Digest::from_wire(&approval.policy_hash, "approval.policy_hash")?,
             approver_issuer: approval.approver_issuer,
             approver_subject: approval.approver_subject,
-            approved_as: required(approval.approved_as, "approval.approved_as")?.into(),
-            expires_at: required(approval.expires_at, "approval.expires_at")?.try_into()?,
+            approved_as: require_field(approval.approved_as, "approval.approved_as")?.into(),
+            expires_at: require_field(approval.expires_at, "approval.expires_at")?.try_into()?,
         })
     }
 }
@@ -123,8 +123,8 @@ impl TryFrom<pb::CallToApprove> for CallToApprove {
     fn try_from(call: pb::CallToApprove) -> Result<Self, Self::Error> {
         Ok(Self {
             id: parse(&call.approval_id, "call.approval_id")?,
-            caller: required(call.caller, "call.caller")?.try_into()?,
-            tool: required(call.tool, "call.tool")?.try_into()?,
+            caller: require_field(call.caller, "call.caller")?.try_into()?,
+            tool: require_field(call.tool, "call.tool")?.try_into()?,
             arguments: call.arguments_json,
             client_ip: call.client_ip,
         })

@@ -53,7 +53,7 @@ impl From<&ResultOutline> for common::v1::ResultOutline {
         let subject = |DataSubject { key, rows }| common::v1::DataSubject { key, rows };
         Self {
             columns: outline.columns.iter().map(column).collect(),
-            subjects: outline.subjects.named().map(subject).collect(),
+            subjects: outline.subjects.named_subjects().map(subject).collect(),
             rows_of_others: outline.subjects.rows_of_others(),
             rows_undecided: outline.rows_undecided,
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use wardgate_proto::common;
 
-use super::required;
+use super::require_field;
 use crate::{AttributeValue, Caller, CallerClaims, InvalidMessage};
 
 impl TryFrom<common::v1::Caller> for Caller {
@@ -30,7 +30,7 @@ impl TryFrom<common::v1::Caller> for Caller {
             roles: caller.roles,
             attributes,
             token_id: caller.token_id,
-            expires_at: required(caller.expires_at, "caller.expires_at")?.try_into()?,
+            expires_at: require_field(caller.expires_at, "caller.expires_at")?.try_into()?,
         });
         Ok(verified.with_rights_until(rights_expire_at))
     }
@@ -60,7 +60,7 @@ impl TryFrom<common::v1::AttributeValue> for AttributeValue {
 
     fn try_from(value: common::v1::AttributeValue) -> Result<Self, Self::Error> {
         use common::v1::attribute_value::Value;
-        Ok(match required(value.value, "caller.attributes")? {
+        Ok(match require_field(value.value, "caller.attributes")? {
             Value::Text(text) => Self::Text(text),
             Value::Integer(number) => Self::Integer(number),
             Value::Boolean(truth) => Self::Boolean(truth),

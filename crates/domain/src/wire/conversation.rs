@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use wardgate_proto::memory::v1 as pb;
 
-use super::{optional_digest, parse, parse_optional, required};
+use super::{optional_digest, parse, parse_optional, require_field};
 use crate::{
     AnsweredCall, Conversation, Digest, Hold, HoldTarget, InvalidMessage, Message, NewMessage,
     Role, Skeleton, Source, TurnState,
@@ -57,7 +57,7 @@ impl TryFrom<pb::ToolCall> for AnsweredCall {
     fn try_from(call: pb::ToolCall) -> Result<Self, Self::Error> {
         Ok(Self {
             call_id: name(call.call_id, "tool_call.call_id")?,
-            tool: required(call.tool, "tool_call.tool")?.try_into()?,
+            tool: require_field(call.tool, "tool_call.tool")?.try_into()?,
             arguments: call.arguments_json,
         })
     }
@@ -153,7 +153,7 @@ impl TryFrom<pb::Message> for Message {
             id: parse(&message.message_id, "message_id")?,
             position: message.position,
             turn: parse_optional(&message.turn_id, "turn_id")?,
-            time: required(message.time, "time")?.try_into()?,
+            time: require_field(message.time, "time")?.try_into()?,
             author: message.author,
             content: message.content,
             calls: message.calls_json,
@@ -195,8 +195,8 @@ impl TryFrom<pb::Conversation> for Conversation {
         Ok(Self {
             id: parse(&conversation.conversation_id, "conversation_id")?,
             key: parse(&conversation.key, "key")?,
-            created_at: required(conversation.created_at, "created_at")?.try_into()?,
-            updated_at: required(conversation.updated_at, "updated_at")?.try_into()?,
+            created_at: require_field(conversation.created_at, "created_at")?.try_into()?,
+            updated_at: require_field(conversation.updated_at, "updated_at")?.try_into()?,
             messages: conversation.messages,
             held: conversation.held,
             shared: conversation.shared,
@@ -227,8 +227,8 @@ impl TryFrom<pb::Skeleton> for Skeleton {
             tenant: skeleton.tenant,
             issuer: skeleton.issuer,
             subject: skeleton.subject,
-            created_at: required(skeleton.created_at, "created_at")?.try_into()?,
-            updated_at: required(skeleton.updated_at, "updated_at")?.try_into()?,
+            created_at: require_field(skeleton.created_at, "created_at")?.try_into()?,
+            updated_at: require_field(skeleton.updated_at, "updated_at")?.try_into()?,
             messages: skeleton.messages,
             held: skeleton.held,
             erased_at: skeleton.erased_at.map(TryInto::try_into).transpose()?,
@@ -257,7 +257,7 @@ impl TryFrom<pb::HoldTarget> for HoldTarget {
 
     fn try_from(target: pb::HoldTarget) -> Result<Self, Self::Error> {
         use pb::hold_target::Target as Wire;
-        Ok(match required(target.target, "target")? {
+        Ok(match require_field(target.target, "target")? {
             Wire::ConversationKey(key) => Self::Conversation(parse(&key, "conversation_key")?),
             Wire::Person(person) if person.subject.is_empty() => {
                 return Err(InvalidMessage::field("person.subject", "is empty"));
@@ -293,9 +293,9 @@ impl TryFrom<pb::Hold> for Hold {
 
     fn try_from(hold: pb::Hold) -> Result<Self, Self::Error> {
         Ok(Self {
-            target: required(hold.target, "target")?.try_into()?,
+            target: require_field(hold.target, "target")?.try_into()?,
             set_by: hold.set_by,
-            set_at: required(hold.set_at, "set_at")?.try_into()?,
+            set_at: require_field(hold.set_at, "set_at")?.try_into()?,
         })
     }
 }

@@ -3,7 +3,7 @@
 use wardgate_proto::memory::v1 as pb;
 use wardgate_proto::memory::v1::conversation_change::What as Wire;
 
-use super::{parse, required};
+use super::{parse, require_field};
 use crate::{ChangedPart, ConversationChange, ConversationChanges, Digest, InvalidMessage};
 
 impl TryFrom<pb::WatchConversationsResponse> for ConversationChanges {
@@ -33,7 +33,7 @@ impl TryFrom<pb::ConversationChange> for ConversationChange {
     fn try_from(change: pb::ConversationChange) -> Result<Self, Self::Error> {
         Ok(Self {
             owner: Digest::from_wire(&change.owner, "owner")?,
-            what: match required(change.what, "what")? {
+            what: match require_field(change.what, "what")? {
                 Wire::ConversationId(id) => ChangedPart::Messages(parse(&id, "conversation_id")?),
                 Wire::List(_) => ChangedPart::List,
                 Wire::Subscriptions(_) => ChangedPart::Subscriptions,

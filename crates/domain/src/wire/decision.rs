@@ -6,7 +6,7 @@ use bytes::Bytes;
 use prost::Message as _;
 use wardgate_proto::{common, memory, policy};
 
-use super::{optional_digest, parse, parse_optional, required};
+use super::{optional_digest, parse, parse_optional, require_field};
 use crate::{
     AttributeType, BundleReference, CallReference, ColumnClass, ColumnTier, ConversationFacts,
     Decision, DenialReason, Digest, InvalidMessage, OperatorAction, PermitTerms, ReadDecision,
@@ -77,8 +77,8 @@ impl TryFrom<policy::v1::Permit> for PermitTerms {
             arguments_digest: optional_digest(&permit.arguments_digest, "arguments_digest")?,
             policy_hash: Digest::from_wire(&permit.policy_hash, "policy_hash")?,
             bundle: permit.bundle.map(BundleReference::try_from).transpose()?,
-            not_before: required(permit.not_before, "not_before")?.try_into()?,
-            expires_at: required(permit.expires_at, "expires_at")?.try_into()?,
+            not_before: require_field(permit.not_before, "not_before")?.try_into()?,
+            expires_at: require_field(permit.expires_at, "expires_at")?.try_into()?,
             row_rule: permit.row_rule.map(RowRule::try_from).transpose()?,
             column_tiers,
         })
@@ -177,11 +177,11 @@ impl TryFrom<policy::v1::Decision> for Decision {
             Effect::Unspecified => {
                 return Err(InvalidMessage::field("decision.effect", "is unspecified"));
             }
-            Effect::Allow => {
-                Verdict::Allow(required(decision.permit.clone(), "decision.permit")?.try_into()?)
-            }
+            Effect::Allow => Verdict::Allow(
+                require_field(decision.permit.clone(), "decision.permit")?.try_into()?,
+            ),
             Effect::NeedsApproval => Verdict::NeedsApproval {
-                approvers: required(decision.approvers.clone(), "decision.approvers")?.into(),
+                approvers: require_field(decision.approvers.clone(), "decision.approvers")?.into(),
                 lifetime: Duration::from_secs(decision.approval_seconds.into()),
             },
             Effect::NeedsIntent => Verdict::NeedsIntent,

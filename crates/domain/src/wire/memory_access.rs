@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use wardgate_proto::audit;
 
-use super::{parse, parse_optional, required, wire_duration};
+use super::{parse, parse_optional, require_field, wire_duration};
 use crate::{InvalidMessage, MemoryAccess};
 
 impl TryFrom<audit::v1::MemoryAccess> for MemoryAccess {
@@ -13,14 +13,14 @@ impl TryFrom<audit::v1::MemoryAccess> for MemoryAccess {
     fn try_from(access: audit::v1::MemoryAccess) -> Result<Self, Self::Error> {
         Ok(Self {
             status: access.status().try_into()?,
-            call: required(access.call, "memory_access.call")?.try_into()?,
+            call: require_field(access.call, "memory_access.call")?.try_into()?,
             method: parse(&access.method, "memory_access.method")?,
             conversation: parse_optional(&access.conversation, "memory_access.conversation")?,
             messages: access.messages,
             withheld: access.withheld,
             phi: access.phi,
             reason: access.reason,
-            duration: Duration::try_from(required(access.duration, "memory_access.duration")?)
+            duration: Duration::try_from(require_field(access.duration, "memory_access.duration")?)
                 .map_err(|_| InvalidMessage::field("memory_access.duration", "is negative"))?,
         })
     }

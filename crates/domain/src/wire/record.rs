@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use wardgate_proto::audit;
 
-use super::{optional_digest, parse, parse_optional, required, wire_duration};
+use super::{optional_digest, parse, parse_optional, require_field, wire_duration};
 use crate::{
     AdminChange, BundleReference, CallFacts, CallId, Digest, Event, InvalidMessage, OperatorFacts,
     Outcome, ReadDecision, Receipt, Record, RefusalCount, Refusals, Status,
@@ -134,20 +134,20 @@ impl TryFrom<audit::v1::Record> for Record {
 
     fn try_from(record: audit::v1::Record) -> Result<Self, Self::Error> {
         use audit::v1::record::Event as Wire;
-        let event = match required(record.event, "record.event")? {
+        let event = match require_field(record.event, "record.event")? {
             Wire::Intent(intent) => {
-                Event::Intent(required(intent.call, "intent.call")?.try_into()?)
+                Event::Intent(require_field(intent.call, "intent.call")?.try_into()?)
             }
             Wire::Outcome(outcome) => Event::Outcome(outcome.try_into()?),
             Wire::Refusals(refusals) => Event::Refusals(refusals.try_into()?),
             Wire::AdminChange(change) => Event::AdminChange(change.try_into()?),
             Wire::MemoryAccess(access) => Event::MemoryAccess(access.try_into()?),
             Wire::Execution(execution) => {
-                Event::Execution(required(execution.call, "execution.call")?.try_into()?)
+                Event::Execution(require_field(execution.call, "execution.call")?.try_into()?)
             }
         };
         Ok(Self {
-            time: required(record.time, "record.time")?.try_into()?,
+            time: require_field(record.time, "record.time")?.try_into()?,
             event,
         })
     }
@@ -181,14 +181,14 @@ impl TryFrom<audit::v1::Outcome> for Outcome {
     fn try_from(outcome: audit::v1::Outcome) -> Result<Self, Self::Error> {
         Ok(Self {
             status: outcome.status().try_into()?,
-            call: required(outcome.call, "outcome.call")?.try_into()?,
+            call: require_field(outcome.call, "outcome.call")?.try_into()?,
             reason: outcome.reason,
             rows: outcome.rows,
             rows_withheld: outcome.rows_withheld,
             fields_redacted: outcome.fields_redacted,
             phi: outcome.phi,
             result_digest: optional_digest(&outcome.result_digest, "outcome.result_digest")?,
-            duration: Duration::try_from(required(outcome.duration, "outcome.duration")?)
+            duration: Duration::try_from(require_field(outcome.duration, "outcome.duration")?)
                 .map_err(|_| InvalidMessage::field("outcome.duration", "is negative"))?,
             details: (outcome.details)
                 .map(|details| details.try_into().map(Box::new))
@@ -222,7 +222,8 @@ impl TryFrom<audit::v1::Refusals> for Refusals {
 
     fn try_from(refusals: audit::v1::Refusals) -> Result<Self, Self::Error> {
         Ok(Self {
-            window_start: required(refusals.window_start, "refusals.window_start")?.try_into()?,
+            window_start: require_field(refusals.window_start, "refusals.window_start")?
+                .try_into()?,
             counts: refusals
                 .counts
                 .into_iter()

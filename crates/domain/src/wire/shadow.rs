@@ -2,7 +2,7 @@
 
 use wardgate_proto::policy::v1 as pb;
 
-use super::{optional_digest, required};
+use super::{optional_digest, require_field};
 use crate::{ComparedDecision, DecisionFlip, Digest, InvalidMessage, ShadowReport};
 
 impl TryFrom<pb::ListShadowFlipsResponse> for ShadowReport {
@@ -46,10 +46,10 @@ impl TryFrom<pb::DecisionFlip> for DecisionFlip {
             tool: flip.tool,
             change: flip.change.parse()?,
             count: flip.count,
-            first_at: required(flip.first_at, "first_at")?.try_into()?,
-            last_at: required(flip.last_at, "last_at")?.try_into()?,
-            decided: required(flip.decided, "decided")?.into(),
-            candidate: required(flip.candidate, "candidate")?.into(),
+            first_at: require_field(flip.first_at, "first_at")?.try_into()?,
+            last_at: require_field(flip.last_at, "last_at")?.try_into()?,
+            decided: require_field(flip.decided, "decided")?.into(),
+            candidate: require_field(flip.candidate, "candidate")?.into(),
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use wardgate_proto::toolrunner;
 
-use super::required;
+use super::require_field;
 use crate::{
     InvalidMessage, Switch, SwitchAction, SwitchChange, SwitchKind, SwitchScope, SwitchTarget,
     ToolSwitches,
@@ -59,7 +59,7 @@ impl TryFrom<toolrunner::v1::SwitchScope> for SwitchScope {
 
     fn try_from(scope: toolrunner::v1::SwitchScope) -> Result<Self, Self::Error> {
         use toolrunner::v1::switch_scope::Scope as Wire;
-        Ok(match required(scope.scope, "scope")? {
+        Ok(match require_field(scope.scope, "scope")? {
             Wire::Everyone(_) => Self::Everyone,
             Wire::Role(role) => Self::Role(text(role, "scope.role")?),
             Wire::User(user) => Self::User {
@@ -99,8 +99,8 @@ impl TryFrom<toolrunner::v1::SetSwitchRequest> for SwitchChange {
             Wire::Reset => SwitchAction::Reset,
         };
         Ok(Self {
-            target: required(request.target, "target")?.try_into()?,
-            scope: required(request.scope, "scope")?.try_into()?,
+            target: require_field(request.target, "target")?.try_into()?,
+            scope: require_field(request.scope, "scope")?.try_into()?,
             action,
         })
     }
@@ -128,11 +128,11 @@ impl TryFrom<toolrunner::v1::Switch> for Switch {
 
     fn try_from(switch: toolrunner::v1::Switch) -> Result<Self, Self::Error> {
         Ok(Self {
-            target: required(switch.target, "target")?.try_into()?,
-            scope: required(switch.scope, "scope")?.try_into()?,
+            target: require_field(switch.target, "target")?.try_into()?,
+            scope: require_field(switch.scope, "scope")?.try_into()?,
             enabled: switch.enabled,
             set_by: switch.set_by,
-            set_at: required(switch.set_at, "set_at")?.try_into()?,
+            set_at: require_field(switch.set_at, "set_at")?.try_into()?,
         })
     }
 }
@@ -156,7 +156,7 @@ impl TryFrom<Vec<toolrunner::v1::ToolSwitch>> for ToolSwitches {
         switches
             .into_iter()
             .map(|switch| {
-                let scope = required(switch.scope, "switches.scope")?.try_into()?;
+                let scope = require_field(switch.scope, "switches.scope")?.try_into()?;
                 Ok((scope, switch.enabled))
             })
             .collect()

@@ -105,7 +105,7 @@ fn revocation(
     let given = |text: String| (!text.is_empty()).then_some(text);
     Some(Revocation {
         target: RevocationTarget {
-            kind: RevocationKind::named(&kind)?,
+            kind: RevocationKind::from_name(&kind)?,
             name,
             issuer: given(issuer),
             tenant: given(tenant),

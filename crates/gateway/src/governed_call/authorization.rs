@@ -92,14 +92,14 @@ impl CallAuthorizer<'_> {
         if let Ok(Authorization::NeedsIntent(decision)) = &authorization
             && !self.record.has_intent
         {
-            self.record.facts.decided(decision);
+            self.record.facts.record_decision(decision);
             self.record.record_intent(self.audit_log).await?;
             authorization = self.ask_policy(entry_use).await;
         }
         stage("authorize", started.elapsed());
         match authorization {
             Ok(Authorization::Allowed(grant)) => {
-                self.record.facts.decided(&grant.decision);
+                self.record.facts.record_decision(&grant.decision);
                 self.record.facts.permit_id = Some(grant.permit_id);
                 self.record.grant = Some(Arc::clone(&grant));
                 Ok(grant)
@@ -110,7 +110,7 @@ impl CallAuthorizer<'_> {
                 visible,
                 need,
             }) => {
-                self.record.facts.decided(&decision);
+                self.record.facts.record_decision(&decision);
                 Err(Rejection::Denied {
                     reason,
                     decision: decision.id,

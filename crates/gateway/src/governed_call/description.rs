@@ -53,7 +53,7 @@ impl<R> Description<'_, R> {
         let is_known = self.entry_use.is_some();
         let known_name = |name| if is_known { name } else { UNKNOWN_NAME };
         let facts = match self.recorded_name.map(known_name) {
-            Some(name) => CallFacts::arriving(call_id, caller, ip, protocol, name, arguments),
+            Some(name) => CallFacts::for_tool(call_id, caller, ip, protocol, name, arguments),
             None => CallFacts::without_tool(call_id, caller, ip, protocol, arguments),
         };
         let facts = CallFacts {

@@ -66,7 +66,7 @@ async fn approve(world: &World, token: &str, id: &str) -> Reply {
 
 /// Returns method, status, reason and approval of each recorded outcome. Tool calls have no method.
 fn recorded(world: &World) -> Vec<(String, Status, String, Option<String>)> {
-    let outcomes = world.audit.outcomes.all();
+    let outcomes = world.audit.outcomes.entries();
     let outcomes = outcomes.into_iter().map(|it| {
         let approval = it.call.approval_id.map(|id| id.to_string());
         (it.call.method, it.status, it.reason, approval)
@@ -132,14 +132,14 @@ async fn a_call_waits_for_somebody_elses_approval_and_then_runs_once() {
     assert_eq!(recorded[2], of("approvals/get"), "who saw the arguments");
     assert_eq!(recorded[3], of("approvals/approve"));
     assert_eq!(recorded[5], of(""));
-    let by = &world.audit.outcomes.all()[3].call;
+    let by = &world.audit.outcomes.entries()[3].call;
     assert_eq!(
         (&*by.subject, by.roles.as_slice()),
         ("mia", &["Manager".to_owned()][..])
     );
     assert!(by.decision_id.is_some() && by.tool.is_some());
     assert_eq!(by.bundle, Some(bundle), "the policies that decided");
-    let intents = world.audit.intents.all();
+    let intents = world.audit.intents.entries();
     let intended: Vec<_> = intents.iter().map(|it| &*it.method).collect();
     assert_eq!(intended, ["approvals/approve", ""], "only what runs");
     for intent in &intents {
@@ -191,7 +191,7 @@ async fn nothing_but_the_arguments_that_were_approved_reaches_the_tool() {
     let id = waits(&asked().await);
     approve(&world, &manager(&world), &id).await;
     assert!(asked().await.is_released());
-    let run = world.tool_runner.asked.all().remove(0);
+    let run = world.tool_runner.asked.entries().remove(0);
     let interaction = run.interaction.unwrap();
     assert!(interaction.unasked_responses_json.is_empty());
     assert!(interaction.meta_json.is_empty());

@@ -131,7 +131,7 @@ async fn a_tool_that_is_off_for_the_caller_is_hidden_and_the_record_says_disable
             (-32602, json!(message))
         );
     }
-    for outcome in world.audit.outcomes.all() {
+    for outcome in world.audit.outcomes.entries() {
         assert_eq!(
             (outcome.status, outcome.reason.as_str()),
             (Status::Denied, "disabled")
@@ -159,7 +159,7 @@ async fn a_tool_that_the_tool_runner_no_longer_has_is_unknown() {
             unknown.at("/error/message").to_string()
         );
     }
-    for outcome in world.audit.outcomes.all() {
+    for outcome in world.audit.outcomes.entries() {
         assert_eq!(outcome.status, Status::UnknownTool);
     }
 }
@@ -185,7 +185,7 @@ async fn a_changed_tool_needs_a_new_permit() {
         reply.is_released()
     })
     .await;
-    let decided = world.policy.asked.all();
+    let decided = world.policy.asked.entries();
     assert!(decided.len() > before);
     let digest = listed_tool("reads", &other)
         .facts

@@ -131,10 +131,10 @@ async fn a_call_without_the_capabilities_is_refused_as_the_server_would_and_noth
     assert_eq!(reply.code(), -32602, "{reply:?}");
     assert_eq!(reply.at("/error/message"), "Unknown tool: reads_elsewhere");
     assert_eq!(world.tool_runner.asked.count(), 0);
-    for outcome in world.audit.outcomes.all() {
+    for outcome in world.audit.outcomes.entries() {
         let ended = (outcome.status, outcome.reason.as_str());
         assert_eq!(ended, (Status::Error, "missing_capability"));
         assert_eq!(outcome.call.tool.unwrap().as_str(), "reads_elsewhere");
     }
-    assert_eq!(world.audit.outcomes.all().len(), 2);
+    assert_eq!(world.audit.outcomes.entries().len(), 2);
 }

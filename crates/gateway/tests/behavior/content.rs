@@ -250,7 +250,7 @@ async fn a_resource_is_given_as_its_source_knows_it() {
                 .at("/result/_meta/dev.wardgate~1receipt/leafHash")
                 .is_string()
         );
-        let got = world.tool_runner.got.all().pop().unwrap();
+        let got = world.tool_runner.got.entries().pop().unwrap();
         assert_eq!(got.decided_json, r#"{"uri":"own guide://door/001"}"#);
         assert!(matches!(got.wanted, Some(Wanted::Resource(_))));
         let outcome = world
@@ -277,7 +277,7 @@ async fn a_resource_is_given_as_its_source_knows_it() {
         );
     }
     read_resource(&world, MODERN, "guide://room/7").await;
-    let got = world.tool_runner.got.all().pop().unwrap();
+    let got = world.tool_runner.got.entries().pop().unwrap();
     assert_eq!(got.decided_json, r#"{"uri":"guide://room/7"}"#);
 }
 
@@ -286,7 +286,7 @@ async fn a_prompt_and_a_completion_are_given_too() {
     let world = world().await;
     let reply = get(&world, MODERN, "greet", json!({ "who": "Ann" })).await;
     assert!(reply.text.contains(r#""secret":[1.10]"#), "{reply:?}");
-    let got = world.tool_runner.got.all().pop().unwrap();
+    let got = world.tool_runner.got.entries().pop().unwrap();
     assert_eq!(got.decided_json, r#"{"name":"own greet"}"#);
     let Some(Wanted::Prompt(prompt)) = got.wanted else {
         panic!("{got:?}")
@@ -302,7 +302,7 @@ async fn a_prompt_and_a_completion_are_given_too() {
         let params = json!({ "ref": reference, "argument": { "name": "a", "value": "b" } });
         let reply = Reply::to(ask(&world, LEGACY, "completion/complete", &params)).await;
         assert_eq!(reply.code(), 0, "{reply:?}");
-        let got = world.tool_runner.got.all().pop().unwrap();
+        let got = world.tool_runner.got.entries().pop().unwrap();
         assert!(matches!(got.wanted, Some(Wanted::Completion(_))));
     }
 }
@@ -319,7 +319,7 @@ async fn what_a_caller_may_not_have_is_answered_like_what_there_is_not() {
             ("guide://nothing", Status::UnknownTool),
         ] {
             let reply = read_resource(&world, version, uri).await;
-            let outcome = world.audit.outcomes.all().pop().unwrap();
+            let outcome = world.audit.outcomes.entries().pop().unwrap();
             assert_eq!(outcome.status, status);
             let data = reply.at("/error/data");
             assert_eq!(data["reason"], "unknown_resource");
@@ -337,7 +337,7 @@ async fn what_a_caller_may_not_have_is_answered_like_what_there_is_not() {
         }
     }
     assert_eq!(world.tool_runner.got.count(), 0, "nothing was got");
-    let mut denied = world.audit.outcomes.all();
+    let mut denied = world.audit.outcomes.entries();
     denied.retain(|outcome| outcome.status == Status::Denied);
     assert_eq!(denied[0].reason, DenialReason::Forbidden.as_str());
 }
@@ -395,7 +395,7 @@ async fn a_failure_is_an_error_in_words_that_name_what_to_mend() {
     }
     let unfit = get(&world, MODERN, "greet", json!({ "who": 7 })).await;
     assert_eq!(unfit.code(), -32602);
-    let reasons: Vec<_> = world.audit.outcomes.all();
+    let reasons: Vec<_> = world.audit.outcomes.entries();
     let reasons: Vec<_> = reasons.iter().map(|it| it.reason.as_str()).collect();
     assert_eq!(
         reasons,
@@ -526,11 +526,11 @@ async fn only_a_source_that_exchanges_it_gets_the_callers_token() {
         .configure(vec![listed_tool("reads", &definition())]);
     until_true("the gateway knows what the source needs", async || {
         get(&world, LEGACY, "greet", json!({})).await;
-        let got = world.tool_runner.got.all().pop().unwrap();
+        let got = world.tool_runner.got.entries().pop().unwrap();
         got.caller_token == world.token
     })
     .await;
     read_resource(&world, MODERN, "guide://door/001").await;
-    let got = world.tool_runner.got.all().pop().unwrap();
+    let got = world.tool_runner.got.entries().pop().unwrap();
     assert_eq!(got.caller_token, world.token);
 }

@@ -29,9 +29,9 @@ async fn policy_and_tool_get_the_arguments_byte_for_byte_as_sent() {
         for arguments in sent {
             let reply = Reply::to(world.tools_call(version, "reads", arguments)).await;
             assert!(reply.is_released());
-            let decided = world.policy.asked.all().pop().unwrap();
+            let decided = world.policy.asked.entries().pop().unwrap();
             assert_eq!(decided.arguments_json, arguments);
-            let ran = world.tool_runner.asked.all().pop().unwrap();
+            let ran = world.tool_runner.asked.entries().pop().unwrap();
             assert_eq!(ran.arguments_json, arguments);
         }
     }
@@ -57,7 +57,7 @@ async fn a_result_leaves_byte_for_byte_as_the_tool_runner_gave_it() {
         let whole = format!(r#""structuredContent":{structured},"#);
         assert!(reply.text.contains(&whole), "{reply:?}");
     }
-    for outcome in world.audit.outcomes.all() {
+    for outcome in world.audit.outcomes.entries() {
         let digest = Digest::compute(format!("{content}{structured}").as_bytes());
         assert_eq!(outcome.result_digest, Some(digest));
     }
@@ -68,18 +68,18 @@ async fn a_call_without_arguments_has_none() {
     let world = World::start().await;
     let call = world.message(LEGACY, "tools/call", r#""name":"reads""#);
     assert!(Reply::to(call).await.is_released());
-    assert_eq!(world.policy.asked.all()[0].arguments_json, "{}");
-    assert_eq!(world.tool_runner.asked.all()[0].arguments_json, "{}");
+    assert_eq!(world.policy.asked.entries()[0].arguments_json, "{}");
+    assert_eq!(world.tool_runner.asked.entries()[0].arguments_json, "{}");
 }
 
 #[tokio::test]
 async fn policy_and_tool_know_the_caller_and_the_tool_by_its_own_name() {
     let world = World::start().await;
     world.call("reads_alias").await;
-    let decided = world.policy.asked.all().swap_remove(0);
+    let decided = world.policy.asked.entries().swap_remove(0);
     assert_eq!(decided.client_ip, "127.0.0.1");
     assert_eq!(decided.tool.unwrap().name, "reads");
-    let ran = world.tool_runner.asked.all().swap_remove(0);
+    let ran = world.tool_runner.asked.entries().swap_remove(0);
     assert_eq!(ran.tool, "reads");
     let of_policy = pb::Caller::from(&caller_of(&decided.caller_token));
     for caller in [of_policy, ran.caller.unwrap()] {
@@ -96,7 +96,7 @@ async fn a_call_from_another_address_is_decided_anew_where_the_permit_is_for_one
     let from = reqwest::Client::builder().local_address(std::net::IpAddr::from([127, 0, 0, 2]));
     world.http = from.no_proxy().build().unwrap();
     assert!(world.call("reads").await.is_released());
-    let decided = world.policy.asked.all();
+    let decided = world.policy.asked.entries();
     let addresses: Vec<_> = decided.iter().map(|asked| &*asked.client_ip).collect();
     assert_eq!(addresses, ["127.0.0.1", "127.0.0.2"]);
 }
@@ -127,7 +127,7 @@ async fn an_invisible_tool_and_an_unknown_one_answer_alike_and_the_record_tells_
         assert_eq!(hidden.code(), -32602);
         assert_eq!(answer(unknown, "nonesuch"), answer(hidden, "reads"));
     }
-    let outcomes = world.audit.outcomes.all();
+    let outcomes = world.audit.outcomes.entries();
     for pair in outcomes.chunks(2) {
         assert_eq!(pair[0].status, Status::UnknownTool);
         assert_eq!(pair[0].call.tool, None);
@@ -146,7 +146,7 @@ async fn a_name_that_is_not_in_the_catalogue_is_not_on_record() {
     for typed in ["the record of Mrs Miller", "", "na\u{ef}ve", "MRN58820417"] {
         let reply = Reply::to(world.tools_call(LEGACY, typed, "{}")).await;
         assert_eq!(reply.code(), -32602, "{reply:?}");
-        let outcome = world.audit.outcomes.all().pop().unwrap();
+        let outcome = world.audit.outcomes.entries().pop().unwrap();
         assert_eq!(outcome.status, Status::UnknownTool);
         assert_eq!(outcome.call.requested_tool, UNKNOWN_NAME);
     }
@@ -165,7 +165,7 @@ async fn a_visible_denial_is_a_result_with_its_reason_and_the_decisions_id() {
             visible: true,
         });
         let reply = world.call("writes").await;
-        let outcome = world.audit.outcomes.all().pop().unwrap();
+        let outcome = world.audit.outcomes.entries().pop().unwrap();
         let decision = outcome.call.decision_id.unwrap().to_string();
         assert_eq!(reply.at("/result/isError"), true);
         assert_eq!(
@@ -202,7 +202,7 @@ async fn a_list_holds_what_the_caller_may_see() {
         assert_eq!(names, ["reads", "slow"]);
         assert!(!reply.text.contains("writes"));
     }
-    let asked = world.policy.listed.all().swap_remove(0);
+    let asked = world.policy.listed.entries().swap_remove(0);
     assert_eq!(caller_of(&asked.caller_token).subject(), "dr.lee");
     assert_eq!(asked.tools.len(), 3);
 }
@@ -229,9 +229,9 @@ async fn the_policy_is_asked_about_what_there_is_not_as_about_what_is_hidden() {
     );
     world.call("nonesuch").await;
     // A name that is not in the catalogue is not passed to the policy service.
-    assert_eq!(world.policy.unknown.all(), ["unknown"]);
+    assert_eq!(world.policy.unknown.entries(), ["unknown"]);
     world.call("none such").await;
-    assert_eq!(world.policy.unknown.all(), ["unknown", "unknown"]);
+    assert_eq!(world.policy.unknown.entries(), ["unknown", "unknown"]);
     // While the policy service does not decide, both get the same error.
     world
         .policy
@@ -308,14 +308,14 @@ async fn a_decision_that_depends_on_earlier_calls_is_made_once_the_intent_is_on_
         world.policy.says(PolicyAnswer::AllowAfterIntent);
         let reply = Reply::to(world.tools_call(version, "reads", "{}")).await;
         assert!(reply.is_released());
-        let asked = world.policy.asked.all();
+        let asked = world.policy.asked.entries();
         let [before, after] = &asked[asked.len() - 2..] else {
             unreachable!()
         };
         let [before, after] = [before, after].map(|it| it.call.clone().unwrap());
         assert_eq!([before.has_intent, after.has_intent], [false, true]);
-        let intent = world.audit.intents.all().pop().unwrap();
-        let outcome = world.audit.outcomes.all().pop().unwrap();
+        let intent = world.audit.intents.entries().pop().unwrap();
+        let outcome = world.audit.outcomes.entries().pop().unwrap();
         for call_id in [
             before.call_id,
             after.call_id,
@@ -330,7 +330,7 @@ async fn a_decision_that_depends_on_earlier_calls_is_made_once_the_intent_is_on_
         ));
         let reply = Reply::to(world.tools_call(version, "reads", "{}")).await;
         assert!(!reply.is_released());
-        let outcome = world.audit.outcomes.all().pop().unwrap();
+        let outcome = world.audit.outcomes.entries().pop().unwrap();
         assert_eq!(outcome.status, Status::Denied);
         assert_eq!(outcome.reason, "history_unavailable");
     }
@@ -359,9 +359,9 @@ async fn the_conversation_that_a_client_names_is_part_of_question_and_record_by_
     };
     assert!(Reply::to(named(r#""c-1""#)).await.is_released());
     let digest = Digest::compute(b"c-1");
-    let asked = world.policy.asked.all().pop().unwrap();
+    let asked = world.policy.asked.entries().pop().unwrap();
     assert_eq!(asked.call.unwrap().conversation_digest, digest.to_wire());
-    let outcome = world.audit.outcomes.all().pop().unwrap();
+    let outcome = world.audit.outcomes.entries().pop().unwrap();
     assert_eq!(outcome.call.conversation, Some(digest));
 
     for wrong in [
@@ -374,6 +374,6 @@ async fn the_conversation_that_a_client_names_is_part_of_question_and_record_by_
         assert_eq!(reply.code(), -32602, "{wrong}");
     }
     assert!(world.call("reads").await.is_released());
-    let outcome = world.audit.outcomes.all().pop().unwrap();
+    let outcome = world.audit.outcomes.entries().pop().unwrap();
     assert_eq!(outcome.call.conversation, None);
 }

@@ -111,7 +111,7 @@ async fn a2_progress_leaves_only_after_the_intent_of_its_call_is_acknowledged() 
         let before = world.audit.attempts.count();
         let intents = world.audit.intents.count();
         let (release, held) = oneshot::channel();
-        world.audit.next([AppendBehavior::hold(held)]);
+        world.audit.next([AppendBehavior::keep_after(held)]);
         let tool = tells(&world, [progress(0.5, 2.0, "half")]);
         let request = call_with(&world, version, "reads", TOKEN);
         let mut hearing = tokio::spawn(async move {
@@ -207,14 +207,14 @@ async fn log_messages_are_heard_from_the_level_on_that_the_request_asks_for() {
         json!({ "level": "emergency", "data": ["\u{2028}\n"] })
     );
     assert_eq!(ear.next_message().await.unwrap()["id"], 7);
-    let asked = world.tool_runner.asked.all().pop().unwrap();
+    let asked = world.tool_runner.asked.entries().pop().unwrap();
     assert_eq!(asked.interaction.unwrap().log_level, "warning");
 
     // The call of an older client without a session has no log level.
     let _tool = tells(&world, told());
     let reply = Reply::to(call_with(&world, LEGACY, "reads", level)).await;
     assert!(reply.is_released());
-    let asked = world.tool_runner.asked.all().pop().unwrap();
+    let asked = world.tool_runner.asked.entries().pop().unwrap();
     assert_eq!(asked.interaction.unwrap().log_level, "");
 }
 
@@ -254,7 +254,7 @@ async fn the_intent_is_on_record_before_the_first_word_whatever_the_tool() {
         assert_eq!(world.audit.intents.count(), before + 1);
         says.unbounded_send(done()).unwrap();
         let heard = all(ear).await;
-        let intents = world.audit.intents.all();
+        let intents = world.audit.intents.entries();
         assert_eq!(intents.len(), before + 1, "one intent is enough");
         let answered = &heard.last().unwrap()["result"]["_meta"]["dev.wardgate/callId"];
         assert_eq!(*answered, intents[before].call_id.to_string());
@@ -348,7 +348,7 @@ async fn who_hears_nothing_is_asked_nothing() {
         request.headers_mut().insert("accept", accepts);
         let reply = world.http.execute(request).await.unwrap();
         assert_eq!(reply.status(), 200);
-        let asked = world.tool_runner.asked.all().pop().unwrap();
+        let asked = world.tool_runner.asked.entries().pop().unwrap();
         let declared = asked.interaction.unwrap().client_capabilities_json;
         assert_eq!(!declared.is_empty(), able, "{declared:?}");
     }

@@ -21,7 +21,7 @@ async fn ends(world: &World, tool: &str, status: Status, reason: &str) -> Reply 
     assert!(!reply.is_released());
     // The cause appears only in the log.
     assert!(!reply.text.contains("as ordered"), "{reply:?}");
-    let outcomes = world.audit.outcomes.all();
+    let outcomes = world.audit.outcomes.entries();
     assert_eq!(outcomes.len(), before + 1, "{reply:?}");
     let outcome = outcomes.last().unwrap();
     assert_eq!((outcome.status, &*outcome.reason), (status, reason));
@@ -113,7 +113,7 @@ async fn a_failure_the_tool_tells_of_is_a_result_and_its_status_goes_on_record()
         let reply = world.call("reads").await;
         assert_eq!(reply.at("/result/isError"), true);
         assert_eq!(reply.at("/result/content/0/text"), "no such ward");
-        let outcome = world.audit.outcomes.all().pop().unwrap();
+        let outcome = world.audit.outcomes.entries().pop().unwrap();
         assert_eq!((outcome.status, &*outcome.reason), (recorded, "kind"));
     }
 }

@@ -57,7 +57,7 @@ async fn a_legacy_client_that_hangs_up_cancels_nothing() {
 async fn a_modern_client_that_hangs_up_before_the_run_starts_nothing() {
     let world = World::start().await;
     let (release, held) = oneshot::channel();
-    world.audit.next([AppendBehavior::hold(held)]);
+    world.audit.next([AppendBehavior::keep_after(held)]);
     let call = world.calling(MODERN, "writes");
     world.audit.attempts.reaches(1).await;
     call.abort();
@@ -70,7 +70,7 @@ async fn a_modern_client_that_hangs_up_before_the_run_starts_nothing() {
 
     release.send(()).unwrap();
     let outcomes = world.audit.outcomes.reaches(2).await;
-    let intent = world.audit.intents.all().swap_remove(0);
+    let intent = world.audit.intents.entries().swap_remove(0);
     assert_eq!(outcomes[1].call.call_id, intent.call_id);
     assert_eq!(outcomes[1].status, Status::Cancelled);
     assert_eq!(world.tool_runner.asked.count(), 1, "only the later one ran");
@@ -109,5 +109,5 @@ async fn a_gateway_that_is_told_to_stop_waits_for_calls_whose_client_is_gone() {
         .await
         .unwrap()
         .unwrap();
-    assert_eq!(audit.outcomes.all()[0].status, Status::Ok);
+    assert_eq!(audit.outcomes.entries()[0].status, Status::Ok);
 }

@@ -268,7 +268,7 @@ async fn the_plain_endpoint_takes_one_post_of_either_era_without_transport_heade
     let modern = post(call(&format!("{META},"))).await;
     assert!(modern.is_released());
     assert_eq!(modern.at("/result/resultType"), "complete");
-    for outcome in world.audit.outcomes.all() {
+    for outcome in world.audit.outcomes.entries() {
         assert_eq!(outcome.call.protocol, "jsonrpc");
     }
 }

@@ -100,7 +100,7 @@ async fn a_tool_that_waits_asks_by_its_answer_and_goes_on_with_what_is_answered(
     let responses = r#"{"other":{},"who":{"action":"accept","content":{"n":1.10}}}"#;
     let second = call(&world, &goes_on(&state, responses)).await;
     assert!(second.is_released());
-    let ran = world.tool_runner.asked.all();
+    let ran = world.tool_runner.asked.entries();
     let before = ran[0].interaction.clone().unwrap();
     assert_eq!(
         before.client_capabilities_json,
@@ -116,7 +116,7 @@ async fn a_tool_that_waits_asks_by_its_answer_and_goes_on_with_what_is_answered(
 
     // Each round has its own call id in the record.
     assert_ne!(ran[0].call_id, ran[1].call_id);
-    let ended = world.audit.outcomes.all();
+    let ended = world.audit.outcomes.entries();
     let told = |at: usize| (ended[at].status, ended[at].reason.as_str());
     assert_eq!(
         [told(0), told(1)],
@@ -275,7 +275,7 @@ async fn a_call_may_ask_eight_times() {
     asks(&world, ASK);
     let reply = call(&world, &more).await;
     assert_eq!(reply.code(), -32603, "{reply:?}");
-    assert_eq!(world.audit.outcomes.all()[8].reason, "too_many_rounds");
+    assert_eq!(world.audit.outcomes.entries()[8].reason, "too_many_rounds");
 }
 
 #[tokio::test]
@@ -286,7 +286,7 @@ async fn what_only_wants_to_be_called_again_says_just_that() {
     assert!(reply.at("/result/inputRequests").is_null(), "{reply:?}");
     let again = format!(r#","requestState":"{}""#, state(&reply));
     assert!(call(&world, &again).await.is_released());
-    let went_on = world.tool_runner.asked.all().pop().unwrap();
+    let went_on = world.tool_runner.asked.entries().pop().unwrap();
     let resumption = went_on.interaction.unwrap().resumption.unwrap();
     assert_eq!(resumption.input_responses_json, "{}");
 }
@@ -301,7 +301,7 @@ async fn answers_that_are_none_are_refused_by_name_and_those_to_nothing_count_fo
     asks(&world, ASK);
     let begun = call(&world, r#","inputResponses":{"name":{}}"#).await;
     assert_eq!(begun.at("/result/resultType"), "input_required");
-    let went = world.tool_runner.asked.all().pop().unwrap();
+    let went = world.tool_runner.asked.entries().pop().unwrap();
     assert!(went.interaction.unwrap().resumption.is_none());
     assert!(call(&world, &goes_on(&state, "{}")).await.is_released());
 }
@@ -317,7 +317,7 @@ async fn the_intent_of_what_may_write_is_on_record_before_each_leg() {
         .next([RunBehavior::Fail(ErrorReason::Internal)]);
     let second = Reply::to(calling(&world, "writes", "{}", &more)).await;
     assert_eq!(second.at("/error/data/reason"), "unknown");
-    let intents = world.audit.intents.all();
+    let intents = world.audit.intents.entries();
     assert_eq!(intents.len(), 2);
     assert_ne!(intents[0].call_id, intents[1].call_id);
     // A state that was already used does not even cause an intent record.
@@ -364,7 +364,7 @@ async fn prompts_and_resources_ask_and_go_on_alike() {
             "{second:?}"
         );
         assert!(is_unknown(&ask(&more).await));
-        let got = world.tool_runner.got.all().pop().unwrap();
+        let got = world.tool_runner.got.entries().pop().unwrap();
         let interaction = got.interaction.unwrap();
         let resumption = interaction.resumption.unwrap();
         assert_eq!(
@@ -376,7 +376,7 @@ async fn prompts_and_resources_ask_and_go_on_alike() {
             r#"{"elicitation":{},"x":1.10}"#
         );
     }
-    let reasons: Vec<_> = world.audit.outcomes.all();
+    let reasons: Vec<_> = world.audit.outcomes.entries();
     let reasons: Vec<&str> = reasons.iter().map(|ended| ended.reason.as_str()).collect();
     assert_eq!(reasons[..3], ["input_required", "", "unknown_state"]);
 
@@ -386,7 +386,7 @@ async fn prompts_and_resources_ask_and_go_on_alike() {
     let request = world.message(MODERN, "completion/complete", "");
     let request = request.body(body("completion/complete", completes));
     Reply::to(request).await;
-    let got = world.tool_runner.got.all().pop().unwrap();
+    let got = world.tool_runner.got.entries().pop().unwrap();
     let value: Value = serde_json::from_slice(&got.decided_json).unwrap();
     assert_eq!(value["name"], "own greet");
     assert_eq!(got.interaction.unwrap().client_capabilities_json, "");

@@ -330,7 +330,7 @@ async fn what_goes_on_elsewhere_is_decided_for_the_address_that_came_and_again_a
         ear.next_message().await.unwrap()["result"]["isError"],
         false
     );
-    let decided = twin.policy.asked.all();
+    let decided = twin.policy.asked.entries();
     let addresses: Vec<_> = decided.iter().map(|asked| &*asked.client_ip).collect();
     // The decisions are: to replay the stream, to resume the call, after the wait, and to replay its result.
     assert_eq!(addresses, ["127.0.0.2"; 4]);

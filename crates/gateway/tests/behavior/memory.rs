@@ -53,7 +53,7 @@ pub(crate) async fn add(world: &World, id: &str, role: &str, content: &str) -> R
 }
 
 pub(crate) fn last(world: &World) -> MemoryAccess {
-    world.audit.accesses.all().pop().unwrap()
+    world.audit.accesses.entries().pop().unwrap()
 }
 
 #[tokio::test]
@@ -266,7 +266,7 @@ async fn a_tools_result_carries_what_the_catalogue_says_of_the_tool() {
         result_of(&world, "reads_alias").await.at("/result/status"),
         "success"
     );
-    let added = world.memory.added.all().swap_remove(0);
+    let added = world.memory.added.entries().swap_remove(0);
     let message = &added.messages[0];
     assert_eq!(message.author, "reads");
     let call = message.tool_call.clone().unwrap();
@@ -330,7 +330,7 @@ async fn the_record_names_the_conversation_by_its_key_and_counts_the_messages() 
     });
     until_true("the result carries its classes", async || {
         modern(&world, "memory/add_message", result.clone()).await;
-        let added = world.memory.added.all().pop().unwrap();
+        let added = world.memory.added.entries().pop().unwrap();
         let call = added.messages[0].tool_call.clone().unwrap();
         !call.tool.unwrap().classes.is_empty()
     })
@@ -358,7 +358,7 @@ async fn the_record_names_the_conversation_by_its_key_and_counts_the_messages() 
     assert_eq!(access.withheld, count as u64);
     assert!(!access.phi);
     assert_eq!(access.conversation.unwrap().to_string(), key);
-    for attempt in world.audit.attempts.all() {
+    for attempt in world.audit.attempts.entries() {
         let record = format!("{:?}", attempt.record);
         assert!(!record.contains("typed"), "{record}");
     }

@@ -46,7 +46,7 @@ async fn the_record_names_the_decision_a_reused_permit_came_from() {
     settle(&world).await;
     world.call("reads").await;
     world.call("reads").await;
-    let outcomes = world.audit.outcomes.all();
+    let outcomes = world.audit.outcomes.entries();
     let [.., first, second] = &outcomes[..] else {
         panic!("{outcomes:?}")
     };
@@ -86,7 +86,7 @@ async fn no_permit_names_a_former_bundle_of_the_same_policies() {
     })
     .await;
     assert_eq!(asked(&world, "reads").await, 0);
-    let outcomes = world.audit.outcomes.all();
+    let outcomes = world.audit.outcomes.entries();
     assert_eq!(outcomes.last().unwrap().call.bundle, Some(bundle));
 }
 
@@ -99,7 +99,7 @@ async fn a_permit_is_reused_if_the_policy_service_does_not_announce_its_bundle()
         digest: Digest::compute(b"an unannounced bundle"),
     });
     assert_eq!(asked(&world, "reads").await, 1);
-    let outcomes = world.audit.outcomes.all();
+    let outcomes = world.audit.outcomes.entries();
     assert!(outcomes.last().unwrap().call.bundle.is_some());
     assert_eq!(asked(&world, "reads").await, 0);
 }
@@ -175,7 +175,7 @@ async fn a_kept_permit_that_is_refused_costs_one_new_decision_and_one_more_run()
     assert_eq!(world.policy.asked.count() - decisions, 1);
     assert_eq!(world.tool_runner.asked.count() - runs, 2);
 
-    let ran = world.tool_runner.asked.all();
+    let ran = world.tool_runner.asked.entries();
     let [.., refused, accepted] = &ran[..] else {
         panic!("{ran:?}")
     };
@@ -183,8 +183,8 @@ async fn a_kept_permit_that_is_refused_costs_one_new_decision_and_one_more_run()
     assert_ne!(refused.permit, accepted.permit);
     // There is one intent for the call, and the outcome names the permit under which it ran.
     assert_eq!(world.audit.intents.count(), 2);
-    let outcome = world.audit.outcomes.all().pop().unwrap();
-    let intent = world.audit.intents.all().pop().unwrap();
+    let outcome = world.audit.outcomes.entries().pop().unwrap();
+    let intent = world.audit.intents.entries().pop().unwrap();
     assert_eq!(intent.call_id, outcome.call.call_id);
     assert_ne!(intent.permit_id, outcome.call.permit_id);
     // The new permit replaces the refused one in the cache.
@@ -203,7 +203,7 @@ async fn a_permit_refused_twice_ends_the_call_in_an_error() {
     assert_eq!(reply.code(), -32603, "{reply:?}");
     assert_eq!(world.policy.asked.count() - decisions, 2);
     assert_eq!(world.tool_runner.asked.count() - runs, 2);
-    let outcome = world.audit.outcomes.all().pop().unwrap();
+    let outcome = world.audit.outcomes.entries().pop().unwrap();
     assert_eq!(outcome.status, Status::Error);
     assert_eq!(outcome.reason, "permit_refused");
 }

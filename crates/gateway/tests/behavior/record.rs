@@ -22,7 +22,7 @@ async fn a2_a_result_leaves_only_after_its_outcome_record_is_acknowledged() {
     for version in [MODERN, LEGACY, OLDEST] {
         let before = world.audit.attempts.count();
         let (release, held) = oneshot::channel();
-        world.audit.next([AppendBehavior::hold(held)]);
+        world.audit.next([AppendBehavior::keep_after(held)]);
         let mut call = world.calling(version, "reads");
         world.audit.attempts.reaches(before + 1).await;
         let early = tokio::time::timeout(A_WHILE, &mut call).await;
@@ -114,7 +114,7 @@ async fn a5_a_record_that_hangs_ends_the_call_in_time_and_no_result_leaves() {
         assert_eq!(reply.code(), -32603, "{reply:?}");
         assert!(!reply.is_released());
     }
-    let ran = world.tool_runner.asked.all();
+    let ran = world.tool_runner.asked.entries();
     assert!(ran.iter().all(|call| call.tool == "reads"), "{ran:?}");
 }
 
@@ -141,7 +141,7 @@ async fn an_append_that_failed_at_once_is_retried_as_such_and_the_result_release
         world.audit.next([first]);
         assert!(world.call("reads").await.is_released());
     }
-    let attempts = world.audit.attempts.all();
+    let attempts = world.audit.attempts.entries();
     let retries: Vec<bool> = attempts.iter().map(|attempt| attempt.retry).collect();
     assert_eq!(retries, [false, true, false, true]);
     let call = |index: usize| match &attempts[index].record.event {
@@ -188,7 +188,7 @@ async fn a3_a_denial_whose_record_failed_does_not_leave_either() {
 async fn a1_a_tool_that_may_write_runs_only_once_its_intent_is_durable() {
     let world = World::start().await;
     let (release, held) = oneshot::channel();
-    world.audit.next([AppendBehavior::hold(held)]);
+    world.audit.next([AppendBehavior::keep_after(held)]);
     let mut call = world.calling(MODERN, "writes");
     world.audit.attempts.reaches(1).await;
     assert!(tokio::time::timeout(A_WHILE, &mut call).await.is_err());
@@ -196,7 +196,7 @@ async fn a1_a_tool_that_may_write_runs_only_once_its_intent_is_durable() {
     release.send(()).unwrap();
     assert!(call.await.unwrap().is_released());
 
-    let intent = world.audit.intents.all().swap_remove(0);
+    let intent = world.audit.intents.entries().swap_remove(0);
     let outcome = world.audit.outcome().await;
     assert_eq!(intent.call_id, outcome.call.call_id);
     assert!(intent.permit_id.is_some());
@@ -274,7 +274,7 @@ async fn a_call_that_its_agent_refused_is_on_record_and_neither_decided_nor_run(
         assert_eq!((reply.status, reply.code()), (200, -32602), "{reply:?}");
         assert_eq!(reply.at("/error/data/reason"), "refused_by_agent");
         assert!(reply.at("/error/data/dev.wardgate~1receipt").is_object());
-        let attempts = world.audit.attempts.all();
+        let attempts = world.audit.attempts.entries();
         assert_eq!(attempts.len(), before + 1);
         let Event::Outcome(outcome) = &attempts[before].record.event else {
             panic!("{attempts:?}");

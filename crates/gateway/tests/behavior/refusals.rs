@@ -144,5 +144,5 @@ async fn a3_what_is_only_counted_when_the_gateway_stops_is_recorded_first() {
         .await
         .unwrap()
         .unwrap();
-    assert_eq!(total(&audit.refusals.all()), 2);
+    assert_eq!(total(&audit.refusals.entries()), 2);
 }

@@ -290,7 +290,7 @@ async fn what_was_held_back_is_given_only_while_the_policy_allows_it() {
     twin.policy.says(PolicyAnswer::Allow);
     let mut ear = EventStreamClient::open(back(&twin, LEGACY, &session, &last)).await;
     assert_eq!(ear.next_message().await.unwrap()["id"], 7);
-    let asked = twin.policy.asked.all().pop().unwrap();
+    let asked = twin.policy.asked.entries().pop().unwrap();
     assert_eq!(
         (asked.tool.unwrap().name.as_str(), &asked.arguments_json[..]),
         ("reads", &b"{}"[..])

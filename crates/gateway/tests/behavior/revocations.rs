@@ -115,7 +115,7 @@ async fn only_an_operator_whom_the_policy_permits_revokes_and_every_attempt_is_o
     let nothing = method(&world, &operator(&world), "revocations/remove", &nothing).await;
     assert_eq!(nothing.at("/error/data/reason"), "invalid_params");
 
-    let changes = world.audit.changes.all().into_iter();
+    let changes = world.audit.changes.entries().into_iter();
     let changes = changes.map(|change| {
         let AdminChange {
             actor,
@@ -181,5 +181,5 @@ async fn what_cannot_be_revoked_is_named() {
         let message = refused.at("/error/message");
         assert!(message.as_str().unwrap().contains(named), "{message}");
     }
-    assert!(world.audit.changes.all().is_empty());
+    assert!(world.audit.changes.entries().is_empty());
 }

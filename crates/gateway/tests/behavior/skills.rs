@@ -248,10 +248,10 @@ async fn one_skill_is_on_record_before_it_is_given() {
         assert_eq!(got.at("/result/skill"), skill(own, "s000"), "{got:?}");
         assert_eq!(got.at("/result/cacheScope"), "private");
         assert_eq!(got.at("/result/ttlMs"), 0);
-        let asked = world.tool_runner.got.all().pop().unwrap();
+        let asked = world.tool_runner.got.entries().pop().unwrap();
         assert_eq!(asked.decided_json, r#"{"uri":"skill://s000/SKILL.md"}"#);
         assert!(matches!(asked.wanted, Some(Wanted::Skill(_))));
-        let outcome = world.audit.outcomes.all().pop().unwrap();
+        let outcome = world.audit.outcomes.entries().pop().unwrap();
         assert_eq!(outcome.call.method, "skills/get");
         assert_eq!(
             got.at("/result/_meta/dev.wardgate~1callId"),
@@ -330,12 +330,12 @@ async fn a_directory_shows_what_may_be_read_and_goes_on_for_its_caller_alone() {
         let further = json!({ "uri": uri(own, "s000"), "cursor": next });
         let read = at(&world, path, METHODS[2], &further).await;
         assert_eq!(read.status, 200, "{read:?}");
-        let Some(Wanted::Directory(asked)) = world.tool_runner.got.all().pop().unwrap().wanted
+        let Some(Wanted::Directory(asked)) = world.tool_runner.got.entries().pop().unwrap().wanted
         else {
             panic!("no directory")
         };
         assert_eq!(asked.cursor.as_deref(), Some("the servers own"));
-        let outcome = world.audit.outcomes.all().pop().unwrap();
+        let outcome = world.audit.outcomes.entries().pop().unwrap();
         assert_eq!(outcome.call.method, METHODS[2]);
         // A cursor of another directory and an invalid cursor are refused.
         let before = world.tool_runner.got.count();

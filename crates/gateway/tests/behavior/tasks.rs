@@ -129,7 +129,7 @@ async fn a_task_is_handed_out_sealed_and_any_gateway_looks_after_it() {
     let looked = ask(&twin, "tasks/get", &id, "").await;
     assert_eq!(looked.at("/result/resultType"), "complete", "{looked:?}");
     assert_eq!(looked.at("/result/taskId"), id.as_str());
-    let asked = twin.tool_runner.asked.all().pop().unwrap();
+    let asked = twin.tool_runner.asked.entries().pop().unwrap();
     assert_eq!(asked.arguments_json, r#"{"n":1.10}"#);
     let resumption = asked.interaction.unwrap().resumption.unwrap();
     assert_eq!(resumption.state, &b"\0the runner's own secret"[..]);
@@ -233,7 +233,7 @@ async fn whoever_may_no_longer_make_the_call_has_no_such_task() {
         }
     }
     assert_eq!(world.tool_runner.asked.count(), ran);
-    let ended = world.audit.outcomes.all().pop().unwrap();
+    let ended = world.audit.outcomes.entries().pop().unwrap();
     assert_eq!(
         (ended.status, &*ended.call.method),
         (Status::Denied, "tasks/cancel")
@@ -273,9 +273,9 @@ async fn no_result_leaves_before_its_record_and_nothing_that_may_write_begins_wi
     .await;
     assert_eq!(taken.at("/result/resultType"), "complete", "{taken:?}");
     assert!(taken.at("/result/taskId").is_null());
-    let intents = world.audit.intents.all();
+    let intents = world.audit.intents.entries();
     assert_eq!((intents.len(), &*intents[1].method), (2, "tasks/update"));
-    let asked = world.tool_runner.asked.all().pop().unwrap();
+    let asked = world.tool_runner.asked.entries().pop().unwrap();
     let resumption = asked.interaction.unwrap().resumption.unwrap();
     assert_eq!(resumption.input_responses_json, r#"{"k":{"a":1.10}}"#);
     assert_eq!(resumption.task_step(), pb::TaskStep::Update);
@@ -386,7 +386,7 @@ async fn long_arguments_are_kept_for_the_task_for_an_hour_and_no_gateway_reads_t
     assert!(!stored.windows(6).any(|part| part == b"canary"));
     gives(&world, task(ABOUT, "task_working"));
     assert_eq!(ask(&world, "tasks/get", &id, "").await.code(), 0);
-    let asked = world.tool_runner.asked.all().pop().unwrap();
+    let asked = world.tool_runner.asked.entries().pop().unwrap();
     assert_eq!(asked.arguments_json, long.as_bytes());
     world.clock.advance(Duration::from_secs(3_601));
     let token = world.issuer.token("dr.lee", &["Doctor"]);

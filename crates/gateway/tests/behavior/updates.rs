@@ -92,7 +92,7 @@ async fn what_the_caller_may_not_read_is_not_watched() {
     world.policy.forbid("door/000");
     let (_ear, accepted) = listens(&world, &[DOOR, OTHER]).await;
     assert_eq!(accepted, json!({ "resourceSubscriptions": [OTHER] }));
-    let asked = world.tool_runner.watched.all();
+    let asked = world.tool_runner.watched.entries();
     let asked: Vec<_> = asked.iter().flat_map(|asked| &asked.resources).collect();
     assert!(!asked.is_empty());
     for resource in asked {

@@ -502,7 +502,7 @@ async fn whom_no_policy_lets_manage_conversations_changes_and_lists_nothing_and_
                 reason(setup.operator.list_holds(&token).await),
             ];
             assert_eq!(refused, [ErrorReason::Denied; 4], "{subject} {tenant}");
-            let tried = setup.audit.changes.all();
+            let tried = setup.audit.changes.entries();
             let tried: Vec<_> = tried.iter().rev().take(4).rev().collect();
             let actions = tried.iter().map(|one| one.action.as_str());
             let expected = [
@@ -520,7 +520,7 @@ async fn whom_no_policy_lets_manage_conversations_changes_and_lists_nothing_and_
         assert_eq!(reason(refused), ErrorReason::TokenRefused);
         assert_eq!(texts(&setup.context(&joy, &mine).await.messages), ["hello"]);
         assert!(setup.operator.list_holds(&ada()).await.unwrap().is_empty());
-        let listed = setup.audit.changes.all();
+        let listed = setup.audit.changes.entries();
         let listed = listed.last().unwrap();
         assert_eq!(
             (listed.action.as_str(), listed.failed),

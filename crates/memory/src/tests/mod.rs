@@ -109,7 +109,7 @@ impl Setup {
 
     /// Returns the recorded changes without the listings by operators.
     fn changes(&self) -> Vec<AdminChange> {
-        let mut changes = self.audit.changes.all();
+        let mut changes = self.audit.changes.entries();
         changes
             .retain(|change| !matches!(change.action.as_str(), "conversation.list" | "hold.list"));
         changes

@@ -59,7 +59,7 @@ async fn call_rights(terms: Option<PermitTerms>) -> Option<CallRights> {
         .client(Peer::Memory)
         .of_call(context, &call.tool, call.arguments)
         .await;
-    let asked = policy.asked.all();
+    let asked = policy.asked.entries();
     let asked: Vec<_> = asked.iter().map(|one| one.client_ip.as_str()).collect();
     assert_eq!(asked, ["192.0.2.7"]);
     answer.unwrap()
@@ -123,8 +123,8 @@ async fn the_policy_is_asked_about_the_conversation_by_its_owner_and_tenant() {
         let decision = answer.unwrap();
         assert_eq!(decision.is_some(), allowed);
         assert!(decision.is_none_or(|it| it.bundle == Some(bundle)));
-        let [recalled] = &policy.recalled.all()[..] else {
-            panic!("{:?}", policy.recalled.all());
+        let [recalled] = &policy.recalled.entries()[..] else {
+            panic!("{:?}", policy.recalled.entries());
         };
         let conversation = recalled.conversation.as_ref().unwrap();
         let asked = (conversation.owner.as_str(), conversation.tenant.as_str());

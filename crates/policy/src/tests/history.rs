@@ -94,7 +94,7 @@ impl CountingPolicy {
     }
 
     fn requests(&self) -> Vec<CountCallsRequest> {
-        self.audit.counted.all()
+        self.audit.counted.entries()
     }
 }
 

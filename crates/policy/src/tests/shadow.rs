@@ -357,7 +357,7 @@ async fn a_candidate_that_looks_at_earlier_calls_counts_those_before_the_decisio
     decide().await;
     let report = shadowed.report_of(1).await;
     assert_eq!(report.flips[0].change, DecisionChange::AllowedToDenied);
-    let asked = audit.counted.all().swap_remove(0);
+    let asked = audit.counted.entries().swap_remove(0);
     assert!(asked.call_id.is_empty());
     assert_eq!(asked.until, Some(start().into()));
     // A call is not compared if earlier calls cannot be counted.

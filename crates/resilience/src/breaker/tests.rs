@@ -14,7 +14,10 @@ fn breaker(ambient: Ambient) -> Breaker {
 
 fn fail(breaker: &Breaker, times: usize) {
     for _ in 0..times {
-        breaker.admit().unwrap().failed(FailureCause::Source);
+        breaker
+            .admit()
+            .unwrap()
+            .record_failure(FailureCause::Source);
     }
 }
 
@@ -22,7 +25,7 @@ fn fail(breaker: &Breaker, times: usize) {
 async fn seven_failures_in_a_row_open_it_and_six_do_not() {
     let breaker = breaker(lowest_chance());
     fail(&breaker, 6);
-    breaker.admit().unwrap().succeeded();
+    breaker.admit().unwrap().record_success();
     fail(&breaker, 6);
     assert_eq!(breaker.state(), BreakerState::Closed);
     fail(&breaker, 1);
@@ -37,7 +40,7 @@ async fn timeouts_of_one_caller_do_not_open_it_and_those_of_two_do() {
         let caller = wardgate_testkit::caller(caller, &[]).digest();
         for _ in 0..times {
             let trial = breaker.admit().unwrap();
-            trial.failed(FailureCause::Timeout { caller });
+            trial.record_failure(FailureCause::Timeout { caller });
         }
     };
     time_out("ada", 100);
@@ -61,10 +64,10 @@ async fn it_tells_since_when_the_source_is_away_until_it_is_back() {
     advance(PROBE_AFTER).await;
     let probe = breaker.admit().unwrap();
     assert_eq!(breaker.state(), BreakerState::HalfOpen { since });
-    probe.failed(FailureCause::Source);
+    probe.record_failure(FailureCause::Source);
     assert_eq!(breaker.state(), BreakerState::Open { since });
     advance(PROBE_AFTER).await;
-    breaker.admit().unwrap().succeeded();
+    breaker.admit().unwrap().record_success();
     assert_eq!(breaker.state(), BreakerState::Closed);
 }
 
@@ -76,7 +79,7 @@ async fn of_a_hundred_callers_one_at_a_time_probes() {
         advance(PROBE_AFTER).await;
         let mut probes: Vec<_> = (0..100).filter_map(|_| breaker.admit().ok()).collect();
         assert_eq!(probes.len(), 1);
-        probes.remove(0).failed(FailureCause::Source);
+        probes.remove(0).record_failure(FailureCause::Source);
     }
 }
 
@@ -116,7 +119,7 @@ async fn a_probe_whose_caller_leaves_frees_the_place_at_once() {
     let probe = breaker.admit().unwrap();
     assert!(breaker.admit().is_err());
     drop(probe);
-    breaker.admit().unwrap().succeeded();
+    breaker.admit().unwrap().record_success();
     assert_eq!(breaker.state(), BreakerState::Closed);
 }
 
@@ -132,8 +135,8 @@ async fn a_probe_that_hangs_does_not_hide_that_the_source_is_back() {
     advance(retry_after).await;
     let answered = breaker.admit().unwrap();
     assert!(breaker.admit().is_err());
-    hanging.failed(FailureCause::Source);
-    answered.succeeded();
+    hanging.record_failure(FailureCause::Source);
+    answered.record_success();
     assert_eq!(breaker.state(), BreakerState::Closed);
 }
 
@@ -154,13 +157,13 @@ async fn answers_from_before_it_opened_change_nothing() {
     let breaker = breaker(Ambient::system());
     let (answer, failure) = (breaker.admit().unwrap(), breaker.admit().unwrap());
     fail(&breaker, 7);
-    answer.succeeded();
+    answer.record_success();
     assert!(breaker.admit().is_err());
     advance(PROBE_AFTER).await;
     let probe = breaker.admit().unwrap();
-    failure.failed(FailureCause::Source);
+    failure.record_failure(FailureCause::Source);
     assert!(matches!(breaker.state(), BreakerState::HalfOpen { .. }));
-    probe.succeeded();
+    probe.record_success();
     assert_eq!(breaker.state(), BreakerState::Closed);
 }
 

@@ -66,7 +66,7 @@ struct Baseline {
 }
 
 impl Baseline {
-    fn learn(&mut self, ln: f64) {
+    fn add_sample(&mut self, ln: f64) {
         self.samples += 1.0;
         self.ln += (ln - self.ln) * (1.0 / self.samples).max(LEARNING);
     }
@@ -162,12 +162,12 @@ impl Limit {
         match &self.making_calm {
             // The calm period ends in time even if no call ends in the meantime.
             Some(calm) if now < calm.until => self.calm(),
-            Some(_) | None => self.lasting(),
+            Some(_) | None => self.lasting_limit(),
         }
     }
 
     /// Returns the limit without the effect of a calm period.
-    pub(crate) fn lasting(&self) -> usize {
+    pub(crate) fn lasting_limit(&self) -> usize {
         self.current as usize
     }
 
@@ -199,7 +199,7 @@ impl Limit {
     }
 
     /// Records a duration.
-    pub(crate) fn learn(
+    pub(crate) fn record_duration(
         &mut self,
         now: Instant,
         of: DurationSource<'_>,
@@ -231,7 +231,7 @@ impl Limit {
             }
         }
         if in_calm || !is_known {
-            normal.learn(ln);
+            normal.add_sample(ln);
         }
         if in_calm {
             self.in_calm += 1.0;

@@ -94,7 +94,7 @@ impl Limiter {
             limit: gauge!(names::CONCURRENCY_LIMIT, "service" => service),
             age: gauge!(names::QUEUE_AGE_SECONDS, "service" => service),
         };
-        shared.show(&shared.state(), now);
+        shared.update_gauges(&shared.state(), now);
         Self(Arc::new(shared))
     }
 
@@ -115,7 +115,7 @@ impl Limiter {
             Err(_) if !queued.leave() => (woken.try_recv().ok(), "queue_full"),
             Err(_) => (None, "waited_too_long"),
         };
-        slot.ok_or_else(|| self.0.refused(&queued.owner, reason))
+        slot.ok_or_else(|| self.0.refuse_call(&queued.owner, reason))
     }
 
     /// Returns a slot if there is one, or else a place in the queue.
@@ -123,30 +123,30 @@ impl Limiter {
         let now = Instant::now();
         let mut state = self.0.state();
         let (under_way, limit) = (state.queue.under_way(), state.limit.current(now));
-        let has_room = state.queue.waiting() == 0 && under_way < limit;
+        let has_room = state.queue.waiting_count() == 0 && under_way < limit;
         let may_exceed = || under_way < limit + limit.div_ceil(OVERDRAFT);
         if has_room || (may_exceed() && state.queue.is_idle(&owner)) {
             let slot = Slot::begin(&self.0, &mut state, owner, now);
             if has_room {
                 state.last_turned_away = None;
             }
-            self.0.show(&state, now);
+            self.0.update_gauges(&state, now);
             return Ok(slot);
         }
         state.limit.has_to_wait(now, under_way);
         let config = &self.0.config;
         let (wait, room) = if state.is_overloaded(now) {
-            let few = state.limit.lasting() * FEW;
+            let few = state.limit.lasting_limit() * FEW;
             (config.wait() / SHORT, config.queue.min(few))
         } else {
             (config.wait(), config.queue)
         };
         let (wake, woken) = oneshot::channel();
         let number = state.queue.push(&owner, WaitingCalls { since: now, wake });
-        while state.queue.waiting() > room {
+        while state.queue.waiting_count() > room {
             drop(state.queue.evict());
         }
-        self.0.show(&state, now);
+        self.0.update_gauges(&state, now);
         let shared = Arc::clone(&self.0);
         let queued = QueuedCall {
             shared,
@@ -166,7 +166,7 @@ impl Limiter {
         let now = Instant::now();
         let mut state = self.0.state();
         let slot = Slot::begin(&self.0, &mut state, owner, now);
-        self.0.show(&state, now);
+        self.0.update_gauges(&state, now);
         slot
     }
 
@@ -178,7 +178,7 @@ impl Limiter {
         let is_calm = state.limit.is_calm(now, under_way);
         state
             .limit
-            .learn(now, DurationSource::Neighbour, took, is_calm);
+            .record_duration(now, DurationSource::Neighbour, took, is_calm);
     }
 
     /// Records that a neighbour refused a call, because this service has more calls in progress than the neighbour can
@@ -232,10 +232,10 @@ impl LimiterState {
                 woken.push((waiting.wake, slot));
             }
         }
-        if state.queue.waiting() == 0 {
+        if state.queue.waiting_count() == 0 {
             state.last_turned_away = None;
         }
-        self.show(&state, now);
+        self.update_gauges(&state, now);
         drop(state);
         for (wake, slot) in woken {
             // If the receiver is gone, its slot is dropped, which admits the next call.
@@ -243,7 +243,7 @@ impl LimiterState {
         }
     }
 
-    fn refused(&self, owner: &CallOwner, reason: &'static str) -> OverloadRefusal {
+    fn refuse_call(&self, owner: &CallOwner, reason: &'static str) -> OverloadRefusal {
         let mut state = self.state();
         let is_over_share = state.queue.is_over_share(owner);
         state.turned_away = state.turned_away.wrapping_add(1);
@@ -260,7 +260,7 @@ impl LimiterState {
         }
     }
 
-    fn show(&self, state: &AdmissionState, now: Instant) {
+    fn update_gauges(&self, state: &AdmissionState, now: Instant) {
         let count = |number: usize| f64::from(u32::try_from(number).unwrap_or(u32::MAX));
         self.under_way.set(count(state.queue.under_way()));
         self.limit.set(count(state.limit.current(now)));
@@ -332,7 +332,7 @@ impl Slot {
         let took = self.before + now.duration_since(self.since);
         state
             .limit
-            .learn(now, DurationSource::Call(kind), took, is_calm);
+            .record_duration(now, DurationSource::Call(kind), took, is_calm);
         if state.recording >= state.limit.current(now) {
             drop(state);
             return RecordingSlot(HeldPlace::Own {

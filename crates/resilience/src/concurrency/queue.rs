@@ -80,7 +80,7 @@ impl<W> CallerQueue<W> {
 }
 
 impl<W> Queue<W> {
-    pub(crate) fn waiting(&self) -> usize {
+    pub(crate) fn waiting_count(&self) -> usize {
         self.waiting
     }
 
@@ -311,7 +311,7 @@ mod tests {
         }
         assert_eq!(queue.evict().unwrap().1, "2");
         assert_eq!(queue.evict().unwrap().1, "1");
-        assert_eq!(queue.waiting(), 2);
+        assert_eq!(queue.waiting_count(), 2);
     }
 
     #[test]
@@ -351,6 +351,6 @@ mod tests {
         assert_eq!(queue.remove(&one, number), Some("waits"));
         assert_eq!(queue.remove(&one, number), None);
         assert!(queue.tenants.is_empty());
-        assert_eq!((queue.under_way(), queue.waiting()), (0, 0));
+        assert_eq!((queue.under_way(), queue.waiting_count()), (0, 0));
     }
 }

@@ -34,7 +34,7 @@ impl Upstream {
         }
     }
 
-    fn reached(&self) -> u32 {
+    fn reached_count(&self) -> u32 {
         self.reached.load(Ordering::Relaxed)
     }
 
@@ -46,12 +46,12 @@ impl Upstream {
         self.at_once.fetch_sub(1, Ordering::Relaxed);
         match self.failure {
             None => Ok("rows"),
-            Some(health) => Err(failed(health)),
+            Some(health) => Err(failed_attempt(health)),
         }
     }
 }
 
-fn failed(health: Health) -> FailedAttempt<&'static str> {
+fn failed_attempt(health: Health) -> FailedAttempt<&'static str> {
     FailedAttempt {
         error: "no rows",
         health,
@@ -67,7 +67,7 @@ where
     type Success = T;
     type Error = E;
 
-    fn make(&mut self) -> impl Future<Output = Result<T, FailedAttempt<E>>> + Send {
+    fn run_once(&mut self) -> impl Future<Output = Result<T, FailedAttempt<E>>> + Send {
         self()
     }
 }
@@ -81,10 +81,10 @@ struct Tool {
 
 impl Tool {
     fn new(retry: RetrySettings, breaker: BreakerSettings) -> Self {
-        Self::limited(LimitSettings::default(), retry, breaker)
+        Self::with_limits(LimitSettings::default(), retry, breaker)
     }
 
-    fn limited(limits: LimitSettings, retry: RetrySettings, breaker: BreakerSettings) -> Self {
+    fn with_limits(limits: LimitSettings, retry: RetrySettings, breaker: BreakerSettings) -> Self {
         let rates = Arc::new(SharedRateLimiter::new(None, &Ambient::system()));
         let ambient = Ambient::system();
         Self {
@@ -114,7 +114,10 @@ impl Tool {
         guard.run(call, attempt).await
     }
 
-    async fn ask(&self, upstream: &Upstream) -> Result<&'static str, GuardError<&'static str>> {
+    async fn call_upstream(
+        &self,
+        upstream: &Upstream,
+    ) -> Result<&'static str, GuardError<&'static str>> {
         self.run(&self.call(true), || upstream.answer()).await
     }
 }
@@ -136,7 +139,7 @@ fn unbroken_tool() -> Tool {
 async fn offer(tool: &Tool, upstream: &Upstream, per_second: u32, seconds: u32) {
     let calls = (0..per_second * seconds).map(|call| async move {
         tokio::time::sleep(Duration::from_secs(1) * call / per_second).await;
-        let _ = tool.ask(upstream).await;
+        let _ = tool.call_upstream(upstream).await;
     });
     join_all(calls).await;
 }
@@ -151,13 +154,15 @@ async fn an_upstream_that_always_fails_gets_at_most_a_fifth_and_a_hundred_in_ten
         let passed = u32::try_from(began.elapsed().as_secs()).unwrap() + 1;
         let most = offered + offered / 5 + 100 * passed.div_ceil(10);
         assert!(
-            upstream.reached() <= most,
+            upstream.reached_count() <= most,
             "{} > {most}",
-            upstream.reached()
+            upstream.reached_count()
         );
         // The budget is actually used.
         let wished = 3 * offered;
-        assert!(upstream.reached() >= wished.min((offered + offered / 5 + 10 * passed) * 9 / 10));
+        assert!(
+            upstream.reached_count() >= wished.min((offered + offered / 5 + 10 * passed) * 9 / 10)
+        );
     }
 }
 
@@ -167,9 +172,9 @@ async fn an_upstream_that_always_fails_is_left_alone_by_the_breaker() {
     offer(&tool, &upstream, 100, 60).await;
     // These are the calls in progress when the breaker opened, and then a probe every 4 to 5 seconds.
     assert!(
-        (19..=35).contains(&upstream.reached()),
+        (19..=35).contains(&upstream.reached_count()),
         "{}",
-        upstream.reached()
+        upstream.reached_count()
     );
 }
 
@@ -180,7 +185,7 @@ async fn recovery_is_seen_within_one_probe_interval() {
     assert_ne!(tool.source.breaker_state(), BreakerState::Closed);
     upstream.failure = None;
     let recovered = Instant::now();
-    while tool.ask(&upstream).await.is_err() {
+    while tool.call_upstream(&upstream).await.is_err() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let probe_after = BreakerSettings::default().probe_after;
@@ -192,16 +197,16 @@ async fn recovery_is_seen_within_one_probe_interval() {
 async fn a_hundred_callers_of_a_failing_source_send_one_probe_at_a_time_and_none_waits() {
     let (tool, mut upstream) = (default_tool(), Upstream::new(Some(Health::Down)));
     for _ in 0..7 {
-        tool.ask(&upstream).await.unwrap_err();
+        tool.call_upstream(&upstream).await.unwrap_err();
     }
-    let before = upstream.reached();
+    let before = upstream.reached_count();
     upstream.latency = Duration::from_secs(1);
     upstream.most_at_once = AtomicUsize::new(0);
     for _ in 0..3 {
         advance(BreakerSettings::default().probe_after).await;
         let began = Instant::now();
         let refused = join_all((0..100).map(|_| async {
-            let outcome = tool.ask(&upstream).await;
+            let outcome = tool.call_upstream(&upstream).await;
             (outcome, began.elapsed())
         }))
         .await
@@ -220,14 +225,14 @@ async fn a_hundred_callers_of_a_failing_source_send_one_probe_at_a_time_and_none
 async fn a_client_who_leaves_during_the_probe_lets_the_next_one_probe() {
     let (tool, mut upstream) = (default_tool(), Upstream::new(Some(Health::Down)));
     for _ in 0..7 {
-        tool.ask(&upstream).await.unwrap_err();
+        tool.call_upstream(&upstream).await.unwrap_err();
     }
     upstream.failure = None;
     advance(BreakerSettings::default().probe_after).await;
-    timeout(upstream.latency / 2, tool.ask(&upstream))
+    timeout(upstream.latency / 2, tool.call_upstream(&upstream))
         .await
         .unwrap_err();
-    assert_eq!(tool.ask(&upstream).await, Ok("rows"));
+    assert_eq!(tool.call_upstream(&upstream).await, Ok("rows"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -236,7 +241,7 @@ async fn a_source_that_recovers_is_reached_by_a_retry() {
     let outcome = tool
         .run(&tool.call(true), || {
             ready(match calls.fetch_add(1, Ordering::Relaxed) {
-                0 | 1 => Err(failed(Health::Down)),
+                0 | 1 => Err(failed_attempt(Health::Down)),
                 _ => Ok("rows"),
             })
         })
@@ -250,7 +255,7 @@ async fn a_writing_tool_is_never_run_twice() {
         let (tool, upstream) = (default_tool(), Upstream::new(Some(health)));
         let outcome = tool.run(&tool.call(false), || upstream.answer()).await;
         assert_eq!(
-            (outcome, upstream.reached()),
+            (outcome, upstream.reached_count()),
             (Err(GuardError::Failed("no rows")), 1)
         );
     }
@@ -264,7 +269,7 @@ async fn nothing_is_run_again_once_some_of_it_came_out() {
             calls.fetch_add(1, Ordering::Relaxed);
             ready(Err::<(), _>(FailedAttempt {
                 partial: true,
-                ..failed(Health::Down)
+                ..failed_attempt(Health::Down)
             }))
         })
         .await;
@@ -279,11 +284,11 @@ async fn an_answer_is_final_and_opens_no_breaker() {
     let (tool, upstream) = (default_tool(), Upstream::new(Some(Health::Up)));
     for _ in 0..100 {
         assert_eq!(
-            tool.ask(&upstream).await,
+            tool.call_upstream(&upstream).await,
             Err(GuardError::Failed("no rows"))
         );
     }
-    assert_eq!(upstream.reached(), 100);
+    assert_eq!(upstream.reached_count(), 100);
     assert_eq!(tool.source.breaker_state(), BreakerState::Closed);
 }
 
@@ -293,9 +298,9 @@ async fn a_busy_source_is_not_asked_before_the_time_it_named_and_opens_no_breake
     let (tool, upstream) = (default_tool(), Upstream::new(Some(Health::Busy(asked_for))));
     let began = Instant::now();
     for _ in 0..4 {
-        tool.ask(&upstream).await.unwrap_err();
+        tool.call_upstream(&upstream).await.unwrap_err();
     }
-    assert_eq!(upstream.reached(), 12);
+    assert_eq!(upstream.reached_count(), 12);
     assert!(began.elapsed() >= asked_for * 8);
     assert_eq!(tool.source.breaker_state(), BreakerState::Closed);
 }
@@ -307,8 +312,11 @@ async fn who_asks_for_more_time_than_is_left_is_not_waited_for() {
         Upstream::new(Some(Health::Busy(TIME_LIMIT))),
     );
     let began = Instant::now();
-    tool.ask(&upstream).await.unwrap_err();
-    assert_eq!((upstream.reached(), began.elapsed()), (1, upstream.latency));
+    tool.call_upstream(&upstream).await.unwrap_err();
+    assert_eq!(
+        (upstream.reached_count(), began.elapsed()),
+        (1, upstream.latency)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -327,7 +335,7 @@ async fn no_retry_outlives_the_deadline() {
         let mut upstream = Upstream::new(Some(Health::Down));
         upstream.latency = Duration::from_millis(latency);
         let began = Instant::now();
-        tool.ask(&upstream).await.unwrap_err();
+        tool.call_upstream(&upstream).await.unwrap_err();
         assert!(began.elapsed() <= TIME_LIMIT, "{latency} ms");
     }
 }
@@ -347,7 +355,7 @@ async fn a_source_that_hangs_is_left_at_the_deadline_and_opens_the_breaker() {
         assert_eq!(outcome, Err(GuardError::TimedOut));
         assert_eq!(began.elapsed(), TIME_LIMIT);
     }
-    let refused = tool.ask(&upstream).await;
+    let refused = tool.call_upstream(&upstream).await;
     assert!(matches!(refused, Err(GuardError::SourceUnavailable { .. })));
 }
 
@@ -355,11 +363,11 @@ async fn a_source_that_hangs_is_left_at_the_deadline_and_opens_the_breaker() {
 async fn callers_in_a_hurry_shut_the_source_for_nobody() {
     let (tool, upstream) = (default_tool(), Upstream::new(None));
     for _ in 0..100 {
-        timeout(upstream.latency / 2, tool.ask(&upstream))
+        timeout(upstream.latency / 2, tool.call_upstream(&upstream))
             .await
             .unwrap_err();
     }
-    assert_eq!(tool.ask(&upstream).await, Ok("rows"));
+    assert_eq!(tool.call_upstream(&upstream).await, Ok("rows"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -368,7 +376,7 @@ async fn one_failing_source_touches_no_other() {
     offer(&failing, &Upstream::new(Some(Health::Down)), 100, 3).await;
     let upstream = Upstream::new(None);
     for _ in 0..100 {
-        assert_eq!(healthy.ask(&upstream).await, Ok("rows"));
+        assert_eq!(healthy.call_upstream(&upstream).await, Ok("rows"));
     }
 }
 
@@ -378,16 +386,16 @@ async fn a_refused_call_never_reaches_the_source() {
         concurrency: NonZeroU32::new(1),
         per_caller: Some("3/m".parse().unwrap()),
     };
-    let tool = Tool::limited(limits, RetrySettings::default(), BreakerSettings::default());
+    let tool = Tool::with_limits(limits, RetrySettings::default(), BreakerSettings::default());
     let upstream = Upstream::new(None);
     let mut limited = Vec::new();
     for _ in 0..5 {
-        if let Err(GuardError::Limited(reached)) = tool.ask(&upstream).await {
+        if let Err(GuardError::Limited(reached)) = tool.call_upstream(&upstream).await {
             limited.push(reached.limit);
         }
     }
     assert_eq!(limited, [Limit::Rate, Limit::Rate]);
-    assert_eq!(upstream.reached(), 3);
+    assert_eq!(upstream.reached_count(), 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -396,7 +404,7 @@ async fn timeouts_of_one_caller_leave_a_healthy_source_open_to_others() {
     let mut upstream = Upstream::new(None);
     upstream.latency = TIME_LIMIT * 2;
     for _ in 0..20 {
-        let outcome = tool.ask(&upstream).await;
+        let outcome = tool.call_upstream(&upstream).await;
         assert_eq!(outcome, Err(GuardError::TimedOut));
     }
     upstream.latency = Duration::from_millis(20);
@@ -436,13 +444,13 @@ impl Attempt for Execution<'_> {
     type Success = ();
     type Error = &'static str;
 
-    async fn make(&mut self) -> Result<(), FailedAttempt<&'static str>> {
+    async fn run_once(&mut self) -> Result<(), FailedAttempt<&'static str>> {
         fn execute(out: &mut Vec<u32>) -> BoxFuture<'_, Result<(), FailedAttempt<&'static str>>> {
             Box::pin(async move {
                 out.push(1);
                 tokio::task::yield_now().await;
                 match out.len() {
-                    1 => Err(failed(Health::Down)),
+                    1 => Err(failed_attempt(Health::Down)),
                     _ => Ok(()),
                 }
             })

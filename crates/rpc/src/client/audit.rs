@@ -274,7 +274,7 @@ impl AuditClient {
         };
         // If every append ended at the limit, a store that became slower than the limit would never be measured.
         let mut attempt = self.attempt_append(record, retry, self.pace.limit.ceiling());
-        if let Ok(appended) = timeout(deadline::left(limit), &mut attempt).await {
+        if let Ok(appended) = timeout(deadline::time_left(limit), &mut attempt).await {
             return appended;
         }
         let measured = async move {

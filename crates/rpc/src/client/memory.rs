@@ -136,7 +136,7 @@ impl MemoryClient {
             conversation_id: id.map(text).unwrap_or_default(),
         };
         let answer = self
-            .ask(message, async |mut client, message| {
+            .send_request(message, async |mut client, message| {
                 client
                     .get_or_create(repeatable(message, id.is_some()))
                     .await
@@ -163,13 +163,13 @@ impl MemoryClient {
             client_ip: of.client_ip.to_owned(),
         };
         let answer = self
-            .ask(message, async |mut client, message| {
+            .send_request(message, async |mut client, message| {
                 client.get_context(message).await
             })
             .await?;
         Ok(ContextWindow {
             summary: answer.summary.map(TryInto::try_into).transpose()?,
-            messages: all(answer.messages)?,
+            messages: convert_all(answer.messages)?,
             uncovered: answer.uncovered,
             key: (!answer.key.is_empty())
                 .then(|| key(&answer.key))
@@ -196,13 +196,13 @@ impl MemoryClient {
             message.set_state((*state).into());
         }
         let answer = self
-            .ask(message, async |mut client, message| {
+            .send_request(message, async |mut client, message| {
                 client.add_messages(message).await
             })
             .await?;
         Ok(AddedMessages {
             key: key(&answer.key)?,
-            messages: all(answer.messages)?,
+            messages: convert_all(answer.messages)?,
         })
     }
 
@@ -220,7 +220,7 @@ impl MemoryClient {
             client_ip: of.client_ip.to_owned(),
         };
         let answer = self
-            .ask(message, async |mut client, message| {
+            .send_request(message, async |mut client, message| {
                 client.get_turn(message).await
             })
             .await?;
@@ -229,7 +229,7 @@ impl MemoryClient {
         }
         Ok(Some(ConversationTurn {
             state: answer.state().try_into()?,
-            messages: all(answer.messages)?,
+            messages: convert_all(answer.messages)?,
             key: key(&answer.key)?,
         }))
     }
@@ -245,7 +245,7 @@ impl MemoryClient {
             conversation_id: text(id),
         };
         let answer = self
-            .ask(message, async |mut client, message| {
+            .send_request(message, async |mut client, message| {
                 client.clear(message).await
             })
             .await?;
@@ -263,7 +263,7 @@ impl MemoryClient {
             conversation_id: text(id),
         };
         let answer = self
-            .ask(message, async |mut client, message| {
+            .send_request(message, async |mut client, message| {
                 client.delete(message).await
             })
             .await?;
@@ -283,11 +283,14 @@ impl MemoryClient {
             page_token: page_token.to_owned(),
         };
         let answer = self
-            .ask(message, async |mut client, message| {
+            .send_request(message, async |mut client, message| {
                 client.list_conversations(message).await
             })
             .await?;
-        Ok((all(answer.conversations)?, token(answer.next_page_token)))
+        Ok((
+            convert_all(answer.conversations)?,
+            token(answer.next_page_token),
+        ))
     }
 
     /// Returns the messages after the position `after`, oldest first. A `limit` of 0 means 100.
@@ -309,14 +312,14 @@ impl MemoryClient {
             client_ip: of.client_ip.to_owned(),
         };
         let answer = self
-            .ask(message, async |mut client, message| {
+            .send_request(message, async |mut client, message| {
                 client.read_conversation(message).await
             })
             .await?;
         let conversation = present(answer.conversation, "conversation")?;
         Ok(ConversationPage {
             conversation: conversation.try_into()?,
-            messages: all(answer.messages)?,
+            messages: convert_all(answer.messages)?,
             more: answer.more,
             recall: answer.recall.map(ReadDecision::try_from).transpose()?,
         })
@@ -338,7 +341,7 @@ impl MemoryClient {
             client_ip: of.client_ip.to_owned(),
         };
         let answer = self
-            .ask(message, async |mut client, message| {
+            .send_request(message, async |mut client, message| {
                 client.search(message).await
             })
             .await?;
@@ -374,11 +377,14 @@ impl MemoryClient {
             caller_token: operator.expose().to_owned(),
         };
         let answer = self
-            .ask(message, async |mut client, message| {
+            .send_request(message, async |mut client, message| {
                 client.survey(message).await
             })
             .await?;
-        Ok((all(answer.skeletons)?, token(answer.next_page_token)))
+        Ok((
+            convert_all(answer.skeletons)?,
+            token(answer.next_page_token),
+        ))
     }
 
     /// Erases a conversation for the operator with the token `operator`, which is recorded.
@@ -391,7 +397,7 @@ impl MemoryClient {
             key: key.to_string(),
             caller_token: operator.expose().to_owned(),
         };
-        self.ask(message, async |mut client, message| {
+        self.send_request(message, async |mut client, message| {
             client.erase(message).await
         })
         .await
@@ -410,7 +416,7 @@ impl MemoryClient {
             held,
             caller_token: operator.expose().to_owned(),
         };
-        self.ask(message, async |mut client, message| {
+        self.send_request(message, async |mut client, message| {
             client.set_hold(message).await
         })
         .await
@@ -423,14 +429,14 @@ impl MemoryClient {
             caller_token: operator.expose().to_owned(),
         };
         let answer = self
-            .ask(message, async |mut client, message| {
+            .send_request(message, async |mut client, message| {
                 client.list_holds(message).await
             })
             .await?;
-        all(answer.holds)
+        convert_all(answer.holds)
     }
 
-    async fn ask<M, A>(
+    async fn send_request<M, A>(
         &self,
         message: M,
         call: impl AsyncFnOnce(MemoryServiceClient<Link>, Request<M>) -> Result<Response<A>, Status>,
@@ -461,7 +467,9 @@ fn present<T>(field: Option<T>, name: &'static str) -> Result<T, CallError> {
     field.ok_or_else(|| InvalidMessage::field(name, "is missing").into())
 }
 
-fn all<W, T: TryFrom<W, Error = InvalidMessage>>(wire: Vec<W>) -> Result<Vec<T>, CallError> {
+fn convert_all<W, T: TryFrom<W, Error = InvalidMessage>>(
+    wire: Vec<W>,
+) -> Result<Vec<T>, CallError> {
     let converted: Result<_, InvalidMessage> = wire.into_iter().map(T::try_from).collect();
     Ok(converted?)
 }

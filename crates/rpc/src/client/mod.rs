@@ -65,7 +65,7 @@ fn token_of(caller: &Caller) -> Result<String, InvalidMessage> {
 /// Creates a request with the trace context and the deadline.
 fn request<M>(message: M, limit: Duration) -> Request<M> {
     let mut request = open_request(message);
-    request.set_timeout(deadline::in_header(deadline::left(limit)));
+    request.set_timeout(deadline::in_header(deadline::time_left(limit)));
     request
 }
 
@@ -109,7 +109,7 @@ async fn within<T>(
     limit: Duration,
     call: impl Future<Output = Result<T, CallError>>,
 ) -> Result<T, CallError> {
-    let limit = deadline::left(limit);
+    let limit = deadline::time_left(limit);
     let started = Instant::now();
     match tokio::time::timeout(limit, call).await {
         // If the transport enforces the deadline, the error looks like a cancelled call.

@@ -25,7 +25,7 @@ pub struct IdentifiedOperator {
 
 impl IdentifiedOperator {
     /// Asks `policy` whether `caller` may do `action`. A denial is not an error.
-    pub async fn ask(
+    pub async fn authorize(
         policy: &PolicyClient,
         caller: Caller,
         action: OperatorAction,
@@ -176,7 +176,7 @@ impl OperatorRights {
         }
         let caller = policy.identify(&BearerToken::new(token)).await;
         let caller = caller.map_err(refusal)?;
-        let operator = IdentifiedOperator::ask(policy, caller, action).await;
+        let operator = IdentifiedOperator::authorize(policy, caller, action).await;
         operator.map_err(refusal)
     }
 }

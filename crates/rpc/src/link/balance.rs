@@ -108,13 +108,13 @@ impl BalancedTransport {
             has_ended: false,
         };
         let sent = channel.oneshot(request).await;
-        let Ok(AttemptOutcome::Answered(response)) = sent.map(answer::begun) else {
-            call.failed();
+        let Ok(AttemptOutcome::Answered(response)) = sent.map(answer::response_outcome) else {
+            call.record_failure();
             return self.unavailable();
         };
         if response.headers().contains_key(Status::GRPC_STATUS) {
             // The response is an error without messages.
-            call.taken.succeeded();
+            call.taken.record_success();
             call.has_ended = true;
         }
         response.map(|body| Body::new(ResultsBody { body, call }))
@@ -187,9 +187,9 @@ impl BalancedTransport {
         let channel = taken.channel.clone();
         let answering = async {
             match channel.oneshot(call.request()).await {
-                Err(error) => answer::failed(&error),
-                Ok(response) if call.is_whole() => answer::whole(response).await,
-                Ok(response) => answer::begun(response),
+                Err(error) => answer::error_outcome(&error),
+                Ok(response) if call.is_whole() => answer::buffered_outcome(response).await,
+                Ok(response) => answer::response_outcome(response),
             }
         };
         let mut answering = pin!(answering);
@@ -204,20 +204,20 @@ impl BalancedTransport {
         };
         match outcome {
             AttemptOutcome::Answered(response) => {
-                taken.succeeded();
-                AttemptOutcome::Answered(call.counted(response, taken))
+                taken.record_success();
+                AttemptOutcome::Answered(call.track_response(response, taken))
             }
             AttemptOutcome::Unavailable(response) => {
                 // A server that specifies a time for retries is overloaded, but works.
                 if Pushback::from_headers(response.headers()) == Pushback::None {
-                    taken.failed();
+                    taken.record_failure();
                 } else {
-                    taken.succeeded();
+                    taken.record_success();
                 }
                 AttemptOutcome::Unavailable(response)
             }
             failure => {
-                taken.failed();
+                taken.record_failure();
                 failure
             }
         }
@@ -272,8 +272,8 @@ struct StreamedCall {
 }
 
 impl StreamedCall {
-    fn failed(&mut self) {
-        self.taken.failed();
+    fn record_failure(&mut self) {
+        self.taken.record_failure();
         self.has_ended = true;
     }
 }
@@ -304,10 +304,10 @@ impl HttpBody for ResultsBody {
         let frame = ready!(Pin::new(body).poll_frame(context));
         match &frame {
             Some(Ok(frame)) => {
-                call.taken.succeeded();
+                call.taken.record_success();
                 call.has_ended |= frame.is_trailers();
             }
-            Some(Err(_)) => call.failed(),
+            Some(Err(_)) => call.record_failure(),
             None => call.has_ended = true,
         }
         Poll::Ready(frame)
@@ -338,7 +338,7 @@ impl RetryableCall {
     }
 
     /// Counts the call as load of the replica until the response ended. Watches do not count because they do not end.
-    fn counted(&self, response: Response<Body>, taken: ReplicaCall) -> Response<Body> {
+    fn track_response(&self, response: Response<Body>, taken: ReplicaCall) -> Response<Body> {
         if in_flight::is_watch(self.head.uri.path()) {
             return response;
         }

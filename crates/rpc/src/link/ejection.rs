@@ -37,13 +37,13 @@ impl Ejection {
 
     /// Records a successful call, and returns whether it ended an ejection. Any response ends it, even one of a call that began
     /// before the ejection, because it shows that the replica works.
-    pub(super) fn succeeded(&mut self) -> bool {
+    pub(super) fn record_success(&mut self) -> bool {
         std::mem::take(self).is_ejected()
     }
 
     /// Records a failed call, and returns whether it ejected the replica. While the replica is ejected, only
     /// failures of probes count.
-    pub(super) fn failed(&mut self, now: Instant, probe: bool) -> bool {
+    pub(super) fn record_failure(&mut self, now: Instant, probe: bool) -> bool {
         if self.is_ejected() {
             if probe {
                 self.failed_probes += 1;
@@ -62,7 +62,7 @@ impl Ejection {
     /// Records that results for many callers are late, and returns whether that ejected the replica.
     pub(super) fn fell_silent(&mut self, now: Instant, probe: bool) -> bool {
         self.failures = FAILURES;
-        self.failed(now, probe)
+        self.record_failure(now, probe)
     }
 
     /// Records that the probe ended without a response and without a failure.
@@ -81,26 +81,26 @@ impl Ejection {
 mod tests {
     use super::*;
 
-    fn ejected(now: Instant) -> Ejection {
+    fn create_ejection(now: Instant) -> Ejection {
         let mut ejection = Ejection::default();
         for _ in 1..FAILURES {
-            assert!(!ejection.failed(now, false));
+            assert!(!ejection.record_failure(now, false));
         }
         assert!(!ejection.is_ejected());
-        assert!(ejection.failed(now, false));
+        assert!(ejection.record_failure(now, false));
         ejection
     }
 
     #[test]
     fn failures_in_a_row_eject_and_an_answer_between_them_does_not() {
         let now = Instant::now();
-        assert!(ejected(now).is_ejected());
+        assert!(create_ejection(now).is_ejected());
         let mut ejection = Ejection::default();
         for _ in 0..10 {
             for _ in 1..FAILURES {
-                ejection.failed(now, false);
+                ejection.record_failure(now, false);
             }
-            ejection.succeeded();
+            ejection.record_success();
         }
         assert!(!ejection.is_ejected());
     }
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn one_call_at_a_time_probes_and_each_that_fails_doubles_the_pause() {
         let mut now = Instant::now();
-        let mut ejection = ejected(now);
+        let mut ejection = create_ejection(now);
         for seconds in [1, 2, 4, 8, 16, 30, 30] {
             let pause = Duration::from_secs(seconds);
             assert!(!ejection.probe(now + pause - Duration::from_millis(1)));
@@ -116,14 +116,14 @@ mod tests {
             assert!(ejection.probe(now), "after {seconds} s");
             assert!(!ejection.probe(now), "a second probe at once");
             // Failures of calls that began before the ejection do not count.
-            ejection.failed(now, false);
-            ejection.failed(now, true);
+            ejection.record_failure(now, false);
+            ejection.record_failure(now, true);
         }
         now += LONGEST;
         assert!(ejection.probe(now));
         ejection.gave_up();
         assert!(ejection.probe(now));
-        assert!(ejection.succeeded());
+        assert!(ejection.record_success());
         assert!(!ejection.is_ejected());
     }
 
@@ -137,7 +137,7 @@ mod tests {
         assert!(!ejection.fell_silent(first, true));
         assert!(!ejection.probe(first));
         assert!(ejection.probe(first + 2 * FIRST));
-        assert!(ejection.succeeded());
+        assert!(ejection.record_success());
         assert!(!ejection.is_ejected());
     }
 }

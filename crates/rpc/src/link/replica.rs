@@ -255,9 +255,9 @@ impl ReplicaCall {
     }
 
     /// Records that the replica responded.
-    pub(super) fn succeeded(&mut self) {
+    pub(super) fn record_success(&mut self) {
         self.settled = true;
-        let returned = self.replica.state().ejection.succeeded();
+        let returned = self.replica.state().ejection.record_success();
         if returned {
             tracing::info!(address = %self.replica.address, "an ejected replica is in use again");
             self.replica.events.changed.send_replace(());
@@ -265,17 +265,17 @@ impl ReplicaCall {
     }
 
     /// Records that the replica did not respond, or responded that it is unavailable.
-    pub(super) fn failed(&mut self) {
-        self.record_failure(Ejection::failed, "fails repeatedly");
+    pub(super) fn record_failure(&mut self) {
+        self.apply_failure(Ejection::record_failure, "fails repeatedly");
     }
 
     /// Records that the replica did not respond in time on a stream that many callers share.
     pub(super) fn fell_silent(&mut self) {
-        self.record_failure(Ejection::fell_silent, "does not respond");
+        self.apply_failure(Ejection::fell_silent, "does not respond");
     }
 
     /// Records a failure with `record`, which returns whether it ejected the replica. `problem` is the reason for the log.
-    fn record_failure(
+    fn apply_failure(
         &mut self,
         record: fn(&mut Ejection, Instant, bool) -> bool,
         problem: &'static str,
@@ -304,7 +304,7 @@ impl Drop for ReplicaCall {
             .deadline
             .is_some_and(|deadline| deadline <= Instant::now())
         {
-            self.failed();
+            self.record_failure();
         } else if self.probe {
             self.replica.state().ejection.gave_up();
         }

@@ -109,7 +109,7 @@ async fn a_password_is_replaced_while_connections_are_opened() {
     let Some(database) = TestDatabase::postgres().await else {
         return;
     };
-    let role = PasswordRole::make(&database.url()).await;
+    let role = PasswordRole::create(&database.url()).await;
     let server = server_of(&role);
     let (pool, other) = (pool_of(&server), pool_of(&server));
     let connect = async || {
@@ -148,7 +148,7 @@ async fn a_password_that_the_server_refuses_is_named_by_its_file_and_tried_again
     let Some(database) = TestDatabase::postgres().await else {
         return;
     };
-    let role = PasswordRole::make(&database.url()).await;
+    let role = PasswordRole::create(&database.url()).await;
     let server = server_of(&role);
     let pool = pool_of(&server);
     role.write("hunter2");

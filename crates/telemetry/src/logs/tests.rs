@@ -21,7 +21,7 @@ fn every_json_line_in_a_span_bears_the_ids_of_its_trace_and_others_bear_none() {
         .with(
             tracing_opentelemetry::layer()
                 .with_tracer(provider.tracer("test"))
-                .with_filter(traced()),
+                .with_filter(trace_filter()),
         );
     tracing::subscriber::with_default(subscriber, || {
         tracing::info!("before");

@@ -26,7 +26,7 @@ fn chart() -> PathBuf {
 }
 
 /// Returns the generated files: their paths below the chart, and their texts.
-fn made(metrics: &[Metric]) -> Vec<(&'static str, String)> {
+fn generated_files(metrics: &[Metric]) -> Vec<(&'static str, String)> {
     vec![
         ("dashboards/overview.json", dashboards::overview()),
         (
@@ -44,7 +44,7 @@ fn made(metrics: &[Metric]) -> Vec<(&'static str, String)> {
 
 #[test]
 fn what_the_chart_ships_is_what_is_made_of_the_names() {
-    for (path, text) in made(&metrics::all()) {
+    for (path, text) in generated_files(&metrics::parse_all()) {
         let path = chart().join(path);
         if std::env::var_os(WRITE).is_some() {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -67,7 +67,7 @@ fn what_the_chart_ships_is_what_is_made_of_the_names() {
 
 #[test]
 fn every_metric_that_is_named_exists_and_is_asked_for_as_what_it_is() {
-    let metrics = metrics::all();
+    let metrics = metrics::parse_all();
     let overview = dashboards::overview_expressions();
     let expressions: Vec<String> = overview.into_iter().chain(alerts::expressions()).collect();
     for expression in &expressions {
@@ -82,7 +82,7 @@ fn every_metric_that_is_named_exists_and_is_asked_for_as_what_it_is() {
 
 #[test]
 fn every_metric_has_a_panel() {
-    let metrics = metrics::all();
+    let metrics = metrics::parse_all();
     let text = dashboards::everything(&metrics);
     let dashboard: serde_json::Value = serde_json::from_str(&text).unwrap();
     let panels = dashboard["panels"].as_array().unwrap();
@@ -99,7 +99,7 @@ fn every_metric_has_a_panel() {
 
 #[test]
 fn every_name_says_what_it_measures_and_counters_are_totals() {
-    let metrics = metrics::all();
+    let metrics = metrics::parse_all();
     assert!(metrics.len() > 30, "names.rs is read");
     for metric in metrics {
         assert!(!metric.about.is_empty(), "{} says nothing", metric.name);

@@ -33,7 +33,7 @@ impl Metric {
 const NAMES: &str = include_str!("../../src/names.rs");
 
 /// Returns all metrics, in the order of `names.rs`.
-pub(crate) fn all() -> Vec<Metric> {
+pub(crate) fn parse_all() -> Vec<Metric> {
     let mut metrics = Vec::new();
     let (mut section, mut comment) = (String::new(), String::new());
     // A long declaration spans two lines.

@@ -42,7 +42,7 @@ pub enum AppendBehavior {
 
 impl AppendBehavior {
     /// Returns a behavior that stores and acknowledges once `released` receives.
-    pub fn hold(released: oneshot::Receiver<()>) -> Self {
+    pub fn keep_after(released: oneshot::Receiver<()>) -> Self {
         Self::KeepAfter(released.map(|released| released.expect("released")).boxed())
     }
 }
@@ -182,7 +182,7 @@ impl FakeAudit {
 
     /// Returns the actions of operators, and whether each failed.
     pub fn actions(&self) -> Vec<(String, bool)> {
-        let changes = self.changes.all().into_iter();
+        let changes = self.changes.entries().into_iter();
         changes
             .map(|change| (change.action, change.failed))
             .collect()

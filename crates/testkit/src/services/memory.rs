@@ -131,7 +131,7 @@ impl FakeMemory {
             .ok_or_else(unknown)
     }
 
-    fn shown(&self, message: &pb::Message) -> pb::Message {
+    fn visible_message(&self, message: &pb::Message) -> pb::Message {
         let mut message = message.clone();
         if *self.withholds.lock().unwrap() && message.tool_call.is_some() {
             message.content.clear();
@@ -208,7 +208,7 @@ impl MemoryService for FakeMemory {
         let (summaries, messages): (Vec<_>, Vec<_>) = kept
             .messages
             .iter()
-            .map(|message| self.shown(message))
+            .map(|message| self.visible_message(message))
             .partition(|message| message.covers_to > 0);
         let left_out = messages.len().saturating_sub(request.max_messages as usize);
         Ok(Response::new(pb::GetContextResponse {
@@ -268,7 +268,9 @@ impl MemoryService for FakeMemory {
             .filter(|message| message.turn_id == request.turn_id);
         Ok(Response::new(pb::GetTurnResponse {
             state: *state,
-            messages: of_turn.map(|message| self.shown(message)).collect(),
+            messages: of_turn
+                .map(|message| self.visible_message(message))
+                .collect(),
             key: kept.key.clone(),
         }))
     }
@@ -351,7 +353,7 @@ impl MemoryService for FakeMemory {
             more: rest.clone().count() > MESSAGES,
             messages: rest
                 .take(MESSAGES)
-                .map(|message| self.shown(message))
+                .map(|message| self.visible_message(message))
                 .collect(),
             recall: self.recall.lock().unwrap().clone(),
         }))
@@ -370,7 +372,7 @@ impl MemoryService for FakeMemory {
                 if *owner == subject && message.content.contains(&request.query) {
                     hits.push(pb::Hit {
                         conversation_id: id.clone(),
-                        message: Some(self.shown(message)),
+                        message: Some(self.visible_message(message)),
                     });
                 }
             }

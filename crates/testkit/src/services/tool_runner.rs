@@ -294,7 +294,7 @@ fn version(tools: &[pb::Tool]) -> bytes::Bytes {
 }
 
 /// Returns the version of the part of a catalogue that callers see.
-fn shown(tools: &[pb::Tool]) -> bytes::Bytes {
+fn visible_version(tools: &[pb::Tool]) -> bytes::Bytes {
     let shown = |tool: &pb::Tool| pb::Tool {
         time_limit: None,
         ..tool.clone()
@@ -338,7 +338,7 @@ impl ToolRunnerService for FakeToolRunner {
         let tools = tools.ok_or_else(|| failure(ErrorReason::Unavailable))?;
         Ok(Response::new(pb::ListToolsResponse {
             catalogue_version: version(&tools),
-            shown_version: shown(&tools),
+            shown_version: visible_version(&tools),
             tools,
             missing_upstreams: self.missing.lock().unwrap().clone(),
             sources: self.content.lock().unwrap().0.clone(),

@@ -241,7 +241,7 @@ async fn what_other_processes_ask_for_runs_on_record_or_not_at_all() {
             ..harness.terms(tool).await
         };
         harness.call_with(&terms, arguments).await.unwrap();
-        let execution = harness.audit.executions.all().pop().unwrap();
+        let execution = harness.audit.executions.entries().pop().unwrap();
         assert_eq!(execution.subject, "d1");
         assert_eq!(execution.tool.unwrap().as_str(), tool);
         assert_eq!(

@@ -282,7 +282,7 @@ async fn whom_no_policy_lets_manage_tools_changes_and_lists_nothing_and_that_is_
         for refused in refused {
             assert_eq!(reason_of(&refused.unwrap_err()), ErrorReason::Denied);
         }
-        let tried = harness.audit.changes.all();
+        let tried = harness.audit.changes.entries();
         let tried: Vec<_> = tried.iter().rev().take(4).rev().collect();
         let actions = tried.iter().map(|one| one.action.as_str());
         let expected = [

@@ -249,7 +249,7 @@ where
     let mut bound = BoundServer::bind(&wiring.server()).await?;
     let section = name.replace('-', "_");
     if let Some(concurrency) = concurrency(&section, wiring.concurrency)? {
-        bound = bound.limited(Limiter::new(name, concurrency));
+        bound = bound.with_limiter(Limiter::new(name, concurrency));
     }
     let service = Service {
         readiness: stop.over(service.readiness),

@@ -186,7 +186,7 @@ async fn what_a_request_says_besides_goes_on_as_it_was_written() {
             .next([RunBehavior::Give(Box::new(tool_result("", &Value::Null)))]);
         let called = ask(&world, version, "tools/call", &params).await;
         assert_eq!(called.status, 200, "{called:?}");
-        let asked = world.tool_runner.asked.all().pop().unwrap();
+        let asked = world.tool_runner.asked.entries().pop().unwrap();
         let besides = asked.interaction.unwrap();
         let meta = String::from_utf8(besides.meta_json.to_vec()).unwrap();
         assert_eq!(
@@ -211,12 +211,12 @@ async fn a_call_is_the_ordinary_one_and_its_links_are_the_servers_own() {
         let called = ask(&world, version, "tools/call", params).await;
         let own = content.replacen("program+memo:a", "memo:a", 1);
         assert!(called.text.contains(&own), "{called:?}");
-        let asked = world.tool_runner.asked.all().pop().unwrap();
+        let asked = world.tool_runner.asked.entries().pop().unwrap();
         assert_eq!(
             (asked.tool.as_str(), &*asked.arguments_json),
             ("reads", &br#"{"n":1.10}"#[..])
         );
-        let outcome = world.audit.outcomes.all().pop().unwrap();
+        let outcome = world.audit.outcomes.entries().pop().unwrap();
         assert_eq!(called.at(CALL_ID), outcome.call.call_id.to_string());
         assert_eq!(outcome.call.tool.unwrap().as_str(), "reads");
         assert_eq!(outcome.call.requested_tool, "read");
@@ -261,7 +261,7 @@ async fn prompts_and_resources_are_asked_for_and_given_by_their_own_names() {
                 .contains(r#"{"uri":"memo:a","text":"program+memo:a"}"#),
             "{read:?}"
         );
-        let got = world.tool_runner.got.all();
+        let got = world.tool_runner.got.entries();
         let [.., prompt, resource] = &got[..] else {
             panic!("{got:?}")
         };
@@ -276,12 +276,12 @@ async fn prompts_and_resources_are_asked_for_and_given_by_their_own_names() {
             r#""uri":"memo:unlisted""#,
         )
         .await;
-        let got = world.tool_runner.got.all().pop().unwrap();
+        let got = world.tool_runner.got.entries().pop().unwrap();
         assert_eq!(got.decided_json, r#"{"uri":"memo:unlisted"}"#);
         let reference =
             r#""ref":{"type":"ref/resource","uri":"memo:{x}"},"argument":{"name":"x","value":"a"}"#;
         ask(&world, version, "completion/complete", reference).await;
-        let got = world.tool_runner.got.all().pop().unwrap();
+        let got = world.tool_runner.got.entries().pop().unwrap();
         assert!(matches!(got.wanted, Some(Wanted::Completion(_))));
     }
     let before = world.tool_runner.got.count();

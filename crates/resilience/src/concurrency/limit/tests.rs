@@ -63,7 +63,7 @@ impl SimulatedService {
             }
             for _ in 0..under_way {
                 self.limit
-                    .learn(self.now, DurationSource::Call("tool"), took, in_calm);
+                    .record_duration(self.now, DurationSource::Call("tool"), took, in_calm);
             }
         }
     }
@@ -203,13 +203,13 @@ fn another_mix_of_tools_is_no_strain() {
     let (quick, slow) = (Duration::from_millis(1), Duration::from_secs(2));
     for (kind, took) in [("quick", quick), ("slow", slow)] {
         for _ in 0..100 {
-            limit.learn(now, DurationSource::Call(kind), took, true);
+            limit.record_duration(now, DurationSource::Call(kind), took, true);
         }
     }
     for _ in 0..2_000 {
         now += Duration::from_millis(1);
         limit.is_calm(now, 64);
-        limit.learn(now, DurationSource::Call("slow"), slow, false);
+        limit.record_duration(now, DurationSource::Call("slow"), slow, false);
     }
     assert!(limit.current >= 64.0, "{}", limit.current);
 }
@@ -219,7 +219,7 @@ fn a_neighbour_that_takes_longer_or_turns_calls_away_lowers_the_limit() {
     let mut limit = idle(Config::default());
     let mut now = Instant::now();
     for _ in 0..100 {
-        limit.learn(
+        limit.record_duration(
             now,
             DurationSource::Neighbour,
             Duration::from_millis(1),
@@ -234,7 +234,7 @@ fn a_neighbour_that_takes_longer_or_turns_calls_away_lowers_the_limit() {
         }
     };
     fill(&mut limit, &|limit, now| {
-        limit.learn(
+        limit.record_duration(
             now,
             DurationSource::Neighbour,
             Duration::from_millis(20),
@@ -252,7 +252,7 @@ fn a_neighbour_that_takes_longer_or_turns_calls_away_lowers_the_limit() {
 fn kinds_beyond_the_bound_share_one() {
     let mut limit = idle(Config::default());
     for kind in 0..2 * KINDS {
-        limit.learn(
+        limit.record_duration(
             Instant::now(),
             DurationSource::Call(&kind.to_string()),
             Duration::ZERO,

@@ -186,7 +186,7 @@ async fn while_calls_are_turned_away_few_wait_and_the_oldest_makes_room_at_once(
     let _held = limiter.enter("t", "a").await.unwrap();
     let before: Vec<_> = (0..20).map(|_| waits(&limiter, "t")).collect();
     settle().await;
-    assert_eq!(limiter.0.state().queue.waiting(), 20, "there is room");
+    assert_eq!(limiter.0.state().queue.waiting_count(), 20, "there is room");
     // A call waits too long, which begins the overload.
     tokio::time::sleep(Config::default().wait()).await;
     settle().await;
@@ -194,7 +194,7 @@ async fn while_calls_are_turned_away_few_wait_and_the_oldest_makes_room_at_once(
 
     let mut crowd: Vec<_> = (0..FEW).map(|_| waits(&limiter, "t")).collect();
     settle().await;
-    assert_eq!(limiter.0.state().queue.waiting(), FEW);
+    assert_eq!(limiter.0.state().queue.waiting_count(), FEW);
     crowd.push(waits(&limiter, "t"));
     settle().await;
     let oldest = crowd.remove(0).now_or_never().unwrap().unwrap();
@@ -223,7 +223,7 @@ async fn whoever_stops_waiting_leaves_nothing_behind() {
     settle().await;
     gone.abort();
     settle().await;
-    assert_eq!(limiter.0.state().queue.waiting(), 0);
+    assert_eq!(limiter.0.state().queue.waiting_count(), 0);
     drop(first);
     assert_eq!(limiter.0.state().queue.under_way(), 0);
 }

@@ -71,7 +71,7 @@ impl RemoteAppender {
         retry: bool,
         limit: Duration,
     ) -> impl Future<Output = Result<Receipt, CallError>> + use<> {
-        let limit = deadline::left(limit);
+        let limit = deadline::time_left(limit);
         let started = Instant::now();
         let (result, received) = oneshot::channel();
         let call = self.add(WaitingRecord {
@@ -85,7 +85,7 @@ impl RemoteAppender {
         async move {
             match timeout_at(started + limit, received).await {
                 Ok(Ok(result)) => result,
-                Ok(Err(_)) => Err(unanswered()),
+                Ok(Err(_)) => Err(no_answer_error()),
                 Err(_) => {
                     call.report_late(started);
                     Err(CallError::late())
@@ -117,7 +117,7 @@ impl RemoteAppender {
             // No caller waits any more.
             () = sleep(CALL_DURATION + self.longest) => Ok(()),
         };
-        let error = ended.err().unwrap_or_else(unanswered);
+        let error = ended.err().unwrap_or_else(no_answer_error);
         let now = Instant::now();
         let (again, failed): (Vec<_>, Vec<_>) = call.end().into_iter().partition(|waiting| {
             // A stream that breaks off can look like an internal error.
@@ -317,7 +317,7 @@ fn receipt(result: Option<append_result::Result>) -> Result<Receipt, CallError> 
     }
 }
 
-fn unanswered() -> CallError {
+fn no_answer_error() -> CallError {
     CallError::new(ErrorReason::Unavailable, "the audit service did not answer")
 }
 

@@ -126,7 +126,9 @@ impl OperatorAuditClient {
         };
         let mut client = self.client.clone();
         let records = client.read_records(open_request(message)).await?;
-        Ok(records.into_inner().map(|answer| found(answer?.record)))
+        Ok(records
+            .into_inner()
+            .map(|answer| parse_record(answer?.record)))
     }
 
     /// Returns matching records as they are written. If the filter has `since`, the stored records from that
@@ -141,7 +143,9 @@ impl OperatorAuditClient {
         };
         let mut client = self.client.clone();
         let records = client.watch_records(open_request(message)).await?;
-        Ok(records.into_inner().map(|answer| found(answer?.record)))
+        Ok(records
+            .into_inner()
+            .map(|answer| parse_record(answer?.record)))
     }
 
     /// Returns the newest signed or cosigned checkpoint, which is not verified. Takes at most `limit`.
@@ -209,9 +213,9 @@ impl OperatorAuditClient {
         };
         let checkpoint = checkpoint.parse();
         let parts = parts.map(|part| match part?.part {
-            Some(Part::Record(record)) => found(Some(record)).map(ExportedPart::Record),
+            Some(Part::Record(record)) => parse_record(Some(record)).map(ExportedPart::Record),
             Some(Part::PrunedTile(hashes)) => Ok(ExportedPart::PrunedTile(hashes)),
-            Some(Part::Checkpoint(_)) | None => found(None).map(ExportedPart::Record),
+            Some(Part::Checkpoint(_)) | None => parse_record(None).map(ExportedPart::Record),
         });
         Ok(ExportedRecords {
             checkpoint: checkpoint.map_err(|error| unreadable("checkpoint", &error))?,
@@ -394,7 +398,7 @@ impl TryFrom<pb::LegalHold> for HoldDescription {
     }
 }
 
-fn found(record: Option<pb::QueryResponse>) -> Result<QueriedRecord, CallError> {
+fn parse_record(record: Option<pb::QueryResponse>) -> Result<QueriedRecord, CallError> {
     let record = record.ok_or_else(|| InvalidMessage::field("record", "is missing"))?;
     Ok(record.try_into()?)
 }

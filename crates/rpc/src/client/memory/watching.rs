@@ -46,7 +46,7 @@ impl MemoryClient {
             session: of.to_wire(),
             conversation_id: text(id),
         };
-        self.ask(message, async |mut client, message| {
+        self.send_request(message, async |mut client, message| {
             client.subscribe(message).await
         })
         .await
@@ -64,7 +64,7 @@ impl MemoryClient {
             session: of.to_wire(),
             conversation_id: text(id),
         };
-        self.ask(message, async |mut client, message| {
+        self.send_request(message, async |mut client, message| {
             client.unsubscribe(message).await
         })
         .await
@@ -81,7 +81,7 @@ impl MemoryClient {
             session: of.to_wire(),
         };
         let answer = self
-            .ask(message, async |mut client, message| {
+            .send_request(message, async |mut client, message| {
                 client.list_subscriptions(message).await
             })
             .await?;

@@ -64,7 +64,7 @@ async fn all_in_use(link: &Link, replicas: &[RunningReplica]) -> Duration {
 }
 
 /// Starts `count` replicas, and returns them with a link once all are in use.
-async fn started(count: usize) -> (Vec<RunningReplica>, LinkedService) {
+async fn start_replicas(count: usize) -> (Vec<RunningReplica>, LinkedService) {
     let replicas = std::iter::repeat_with(RunningReplica::start).take(count);
     let replicas: Vec<_> = replicas.collect();
     let mut neighbour = FakeResolver::for_replicas(&replicas).link();
@@ -75,7 +75,7 @@ async fn started(count: usize) -> (Vec<RunningReplica>, LinkedService) {
 
 #[tokio::test]
 async fn calls_are_spread_evenly_over_every_address_of_the_name() {
-    let (replicas, neighbour) = started(4).await;
+    let (replicas, neighbour) = start_replicas(4).await;
     let before: Vec<_> = replicas.iter().map(RunningReplica::calls).collect();
     for _ in 0..400 {
         call(&neighbour.link.transport).await.unwrap();
@@ -88,7 +88,7 @@ async fn calls_are_spread_evenly_over_every_address_of_the_name() {
 
 #[tokio::test]
 async fn a_slow_replica_gets_fewer_calls() {
-    let (replicas, neighbour) = started(2).await;
+    let (replicas, neighbour) = start_replicas(2).await;
     *replicas[0].behaviour.pause.lock().unwrap() = Duration::from_millis(200);
     let before = replicas[0].calls();
     let callers = (0..4).map(|_| async {
@@ -103,7 +103,7 @@ async fn a_slow_replica_gets_fewer_calls() {
 
 #[tokio::test]
 async fn a_call_that_one_replica_does_not_answer_in_half_of_its_time_another_one_answers() {
-    let (replicas, neighbour) = started(2).await;
+    let (replicas, neighbour) = start_replicas(2).await;
     *replicas[0].behaviour.pause.lock().unwrap() = Duration::from_secs(60);
     let before = replicas[0].calls();
     until("the silent replica gets a call", async || {
@@ -167,7 +167,7 @@ async fn a_new_replica_gets_calls_within_seconds_and_a_gone_one_no_more() {
 
 #[tokio::test]
 async fn a_replica_killed_under_load_loses_no_call_that_may_be_repeated() {
-    let (mut replicas, neighbour) = started(3).await;
+    let (mut replicas, neighbour) = start_replicas(3).await;
     for replica in &replicas {
         *replica.behaviour.pause.lock().unwrap() = Duration::from_millis(2);
     }
@@ -338,7 +338,7 @@ async fn a_call_ends_at_its_deadline_and_each_attempt_has_what_is_left() {
 
 #[tokio::test]
 async fn a_watch_is_no_load() {
-    let (replicas, neighbour) = started(2).await;
+    let (replicas, neighbour) = start_replicas(2).await;
     let mut client = PolicyServiceClient::new(neighbour.link.transport.clone());
     let _watch = client
         .watch_version(pb::WatchVersionRequest {})
@@ -484,7 +484,7 @@ async fn a_replica_that_ends_in_order_loses_no_call_not_even_one_that_is_made_on
 #[tokio::test]
 async fn an_old_connection_is_replaced_without_a_failed_call_or_a_moment_of_unreadiness() {
     let second = Duration::from_secs(1);
-    let replica = RunningReplica::aging(second, second);
+    let replica = RunningReplica::with_connection_age(second, second);
     let mut neighbour = FakeResolver::for_replicas(std::slice::from_ref(&replica)).link();
     ready(&mut neighbour).await;
     let mut client = AuditServiceClient::new(neighbour.link.transport.clone());

@@ -83,7 +83,7 @@ impl Renewal {
     }
 
     /// Returns the serial number of the certificate that a new connection gets.
-    async fn served(&self, replica: &RunningReplica) -> u64 {
+    async fn fetch_serial(&self, replica: &RunningReplica) -> u64 {
         let config = LiveConfig::open(
             (&self.files("operator")).into(),
             EndOfTls::GrpcClient,
@@ -149,7 +149,7 @@ async fn certificates_that_are_renewed_every_second_cost_no_call() {
     }
     let last = renewal.issued.load(Ordering::Relaxed);
     super::until("the last certificate is served", async || {
-        renewal.served(&replica).await == last
+        renewal.fetch_serial(&replica).await == last
     })
     .await;
     done.store(true, Ordering::Relaxed);

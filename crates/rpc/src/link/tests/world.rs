@@ -25,7 +25,7 @@ use wardgate_proto::audit::v1::audit_service_server::{AuditService, AuditService
 use wardgate_proto::policy::v1 as pb;
 use wardgate_proto::policy::v1::policy_service_server::{PolicyService, PolicyServiceServer};
 
-use super::super::{LinkedService, ReplicaConnector, balanced, resolve};
+use super::super::{LinkedService, ReplicaConnector, create_link, resolve};
 use crate::aging::ConnectionAge;
 use crate::client::{CallError, RecordAppender};
 use crate::link::TlsFiles;
@@ -319,7 +319,7 @@ impl RunningReplica {
     }
 
     /// Starts an audit service whose connections reach their maximum age soon.
-    pub(super) fn aging(age: Duration, grace: Duration) -> Self {
+    pub(super) fn with_connection_age(age: Duration, grace: Duration) -> Self {
         Self::serve(
             plain(ANY),
             Some(ConnectionAge { age, grace }),
@@ -327,7 +327,7 @@ impl RunningReplica {
         )
     }
 
-    /// Starts an audit service like [`Self::aging`], behind TLS with the certificates in these files.
+    /// Starts an audit service like [`Self::with_connection_age`], behind TLS with the certificates in these files.
     pub(super) fn aging_with_certificates(tls: TlsFiles, age: Duration, grace: Duration) -> Self {
         let config = ListenConfig {
             listen: ANY,
@@ -458,6 +458,6 @@ impl FakeResolver {
             origin: "http://policy.example:7001".parse().unwrap(),
             tls: None,
         };
-        balanced(Peer::Policy, self.service, lookup, dial)
+        create_link(Peer::Policy, self.service, lookup, dial)
     }
 }
