@@ -22,7 +22,7 @@ impl Approvals {
         let params = ObjectMembers::of_params(request.raw_params())?;
         let id = || {
             params.only(&["id"])?;
-            params.required::<ApprovalId>("id")
+            params.parse_required::<ApprovalId>("id")
         };
         let result = match method {
             ApprovalMethod::List => {

@@ -58,7 +58,7 @@ impl ApprovalError {
             Self::Unknown => {
                 RpcError::invalid_params(sentence(self)).because(Reason::UNKNOWN_APPROVAL)
             }
-            Self::TooMany => RpcError::overloaded(true, PAUSE),
+            Self::TooMany => RpcError::for_overload(true, PAUSE),
             Self::TooLong(_) => RpcError::invalid_params(sentence(self)),
         }
     }

@@ -57,7 +57,7 @@ pub(crate) async fn enter(
             redirect_browser(url.as_str()),
         ))
     };
-    answered(entered.await)
+    render_outcome(entered.await)
 }
 
 /// Handles `GET /connect/signed-in`. It continues only for the caller for whom the link was made.
@@ -92,7 +92,7 @@ pub(crate) async fn signed_in(connect_pages: Arc<ConnectPages>, parts: Parts) ->
         let consent = ConsentFlow::Consenting { ticket, token };
         Ok(with(&connect_pages, &consent, redirect_browser(CONSENT)))
     };
-    answered(signed_in.await)
+    render_outcome(signed_in.await)
 }
 
 /// Handles `GET /connect/consent`.
@@ -116,7 +116,7 @@ pub(crate) async fn consent(connect_pages: Arc<ConnectPages>, parts: Parts) -> R
         })?;
         Ok(pages::consent(&connect.source, &described, &token))
     };
-    answered(asked.await)
+    render_outcome(asked.await)
 }
 
 /// Handles `POST /connect/consent`. From here on the link is used up.
@@ -147,11 +147,11 @@ pub(crate) async fn decide(connect_pages: Arc<ConnectPages>, request: Request) -
         }
         once(&connect_pages, ticket.id, Purpose::ConnectLink).await?;
         if form.get("decision").map(String::as_str) != Some("allow") {
-            return Ok(without_cookie(pages::denied()));
+            return Ok(without_cookie(pages::denied_page()));
         }
         away(&connect_pages, ticket).await
     };
-    answered(decided.await)
+    render_outcome(decided.await)
 }
 
 /// Redirects the user to the authorization server of the source.
@@ -229,9 +229,9 @@ pub(crate) async fn callback(connect_pages: Arc<ConnectPages>, parts: Parts) -> 
             source,
             "a source was authorized to act in the name of a caller"
         );
-        Ok(without_cookie(pages::connected(&source)))
+        Ok(without_cookie(pages::connected_page(&source)))
     };
-    answered(finished.await)
+    render_outcome(finished.await)
 }
 
 /// Handles `GET /connect/client.json`, which is the client metadata document of the gateway for authorization servers
@@ -339,6 +339,6 @@ fn not_signed_in(error: &SignInError) -> ConnectProblem {
     }
 }
 
-fn answered(outcome: Result<Response, ConnectProblem>) -> Response {
+fn render_outcome(outcome: Result<Response, ConnectProblem>) -> Response {
     outcome.unwrap_or_else(pages::problem)
 }

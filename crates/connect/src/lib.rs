@@ -35,7 +35,7 @@ use wardgate_rpc::client::ToolRunnerClient;
 
 use sign_in::SignIn;
 
-pub use prompt::{ConnectPrompt, declined, prompt_to_connect};
+pub use prompt::{ConnectPrompt, declined_message, prompt_to_connect};
 
 /// The error for a setting of `gateway.sign_in` that cannot be used.
 #[derive(Debug, thiserror::Error)]

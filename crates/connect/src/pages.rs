@@ -87,12 +87,12 @@ pub(crate) fn consent(source: &str, described: &ConnectionDescription, token: &s
     browser_page(StatusCode::OK, "Connect a service", &body)
 }
 
-pub(crate) fn connected(source: &str) -> Response {
+pub(crate) fn connected_page(source: &str) -> Response {
     let words = format!("{source} may act in your name now. You can close this page.");
     browser_page(StatusCode::OK, "Connected", &paragraph(&words))
 }
 
-pub(crate) fn denied() -> Response {
+pub(crate) fn denied_page() -> Response {
     browser_page(
         StatusCode::OK,
         "Not connected",

@@ -60,7 +60,7 @@ pub fn prompt_to_connect(
 }
 
 /// Returns the text with which a call ends if its client repeats it with another answer than that the page was opened.
-pub fn declined(responses: &Bytes) -> Option<&'static str> {
+pub fn declined_message(responses: &Bytes) -> Option<&'static str> {
     let responses: Value = serde_json::from_slice(responses).ok()?;
     let action = responses.get(KEY)?.get("action")?;
     (action != "accept")
@@ -98,7 +98,7 @@ mod tests {
             (r#"{"connect":{"action":"cancel"}}"#, true),
             ("{}", false),
         ] {
-            let told = declined(&Bytes::from_static(responses.as_bytes()));
+            let told = declined_message(&Bytes::from_static(responses.as_bytes()));
             assert_eq!(told.is_some(), ends, "{responses}");
         }
     }

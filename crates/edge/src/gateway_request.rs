@@ -134,14 +134,14 @@ impl GatewayResponse {
             let bytes = body
                 .collect()
                 .await
-                .map_err(|error| broken(&*error))?
+                .map_err(|error| body_error(&*error))?
                 .to_bytes();
             return Self::parse(bytes.into(), id)?.ok_or(EdgeClientError::Unreadable);
         }
         let mut chunks = body.into_data_stream();
         let mut events = EventReader::new(max_bytes);
         while let Some(chunk) = chunks.next().await {
-            let fed = events.feed(&chunk.map_err(|error| broken(&*error))?);
+            let fed = events.feed(&chunk.map_err(|error| body_error(&*error))?);
             fed.map_err(|_| EdgeClientError::TooLarge)?;
             // The messages before the response are notifications.
             while let Some(data) = events.next_event() {
@@ -161,7 +161,7 @@ impl GatewayResponse {
     }
 }
 
-fn broken(error: &(dyn std::error::Error + Send + Sync + 'static)) -> EdgeClientError {
+fn body_error(error: &(dyn std::error::Error + Send + Sync + 'static)) -> EdgeClientError {
     if error.is::<LengthLimitError>() {
         EdgeClientError::TooLarge
     } else {

@@ -66,7 +66,7 @@ impl CallRecorder {
     /// Counts the refusals of messages in `answer`. A refused tool call has a record, but a message that never became a
     /// call is only counted.
     pub fn count_refusals(&self, answer: &McpResponse, client_ip: &str, caller: &Caller) {
-        for reason in answer.refused() {
+        for reason in answer.refusal_reasons() {
             self.refusals.count(reason, client_ip, caller.subject());
         }
     }

@@ -240,7 +240,7 @@ impl Sealer {
     /// Seals `plain` for the store, for `caller`. `within` identifies the value and its place. Returns `None` if the
     /// encryption fails, which does not happen in practice.
     pub fn seal_for_store(&self, caller: &Caller, within: &str, plain: &[u8]) -> Option<Vec<u8>> {
-        let about = owned("wardgate kept 1", caller, within);
+        let about = caller_context("wardgate kept 1", caller, within);
         self.at_rest.seal(&about, plain, &self.ambient).ok()
     }
 
@@ -258,7 +258,7 @@ impl Sealer {
 
     /// Opens a value that [`Self::seal_for_store`] sealed for the same caller with the same `within`.
     pub fn open_from_store(&self, caller: &Caller, within: &str, sealed: &[u8]) -> Option<Vec<u8>> {
-        let about = owned("wardgate kept 1", caller, within);
+        let about = caller_context("wardgate kept 1", caller, within);
         self.at_rest.open(&about, sealed.to_vec()).ok()
     }
 }
@@ -266,10 +266,10 @@ impl Sealer {
 /// Returns the context of a sealed text. It does not include the token, so that a client that renews its token keeps
 /// its session.
 fn about(purpose: Purpose, caller: &Caller, within: &str) -> About {
-    owned(purpose.as_str(), caller, within)
+    caller_context(purpose.as_str(), caller, within)
 }
 
-fn owned(kind: &'static str, caller: &Caller, within: &str) -> About {
+fn caller_context(kind: &'static str, caller: &Caller, within: &str) -> About {
     About::new(kind)
         .and(caller.tenant().as_bytes())
         .and(caller.issuer().as_bytes())

@@ -48,7 +48,7 @@ impl ArgumentStore {
     }
 
     /// Stores the arguments of `call`: inline if they are short, otherwise in the store.
-    pub async fn keep(
+    pub async fn store(
         &self,
         caller: &Caller,
         call: CallId,

@@ -207,7 +207,7 @@ impl Authority {
     }
 
     /// Returns the error for a request that the policy service did not decide.
-    pub(crate) fn undecided(&self, error: &CallError) -> RpcError {
+    pub(crate) fn undecided_error(&self, error: &CallError) -> RpcError {
         match error.reason() {
             ErrorReason::Overloaded => neighbour_overloaded(&self.limiter),
             ErrorReason::TokenRefused => RpcError::token_refused(),

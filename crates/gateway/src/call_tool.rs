@@ -204,7 +204,7 @@ impl Operation for ToolCall {
             Some(Resumption {
                 state, responses, ..
             }) if state.is_empty() => {
-                if let Some(message) = wardgate_connect::declined(&responses) {
+                if let Some(message) = wardgate_connect::declined_message(&responses) {
                     return Ok(RoundOutcome::Output(not_connected(message)));
                 }
                 None
@@ -315,7 +315,7 @@ impl ToolCall {
                 McpResponse::protocol_error(id, version, call_id, recorded, &result.error)
             }
             ResultFormat::Direct => McpResponse::direct(id, call_id, recorded, result),
-            ResultFormat::Mcp => McpResponse::released(id, version, call_id, recorded, result),
+            ResultFormat::Mcp => McpResponse::call_result(id, version, call_id, recorded, result),
         }
     }
 
@@ -336,14 +336,16 @@ impl ToolCall {
                 ..
             } => {
                 let reason = reason.as_str();
-                Some(McpResponse::denied(
+                Some(McpResponse::denial_result(
                     id, version, call_id, recorded, reason, *decision,
                 ))
             }
             // Older versions have no error code for this case, and the model may find another way.
             Rejection::MissingCapability(_) | Rejection::InputError(_) if !version.is_modern() => {
                 let message = "The tool requests input, which is not supported here.";
-                Some(McpResponse::failed(id, version, call_id, recorded, message))
+                Some(McpResponse::failure_result(
+                    id, version, call_id, recorded, message,
+                ))
             }
             _ => None,
         }
@@ -351,7 +353,7 @@ impl ToolCall {
 
     fn not_found_error(&self) -> RpcError {
         match self.result_format {
-            ResultFormat::Direct => RpcError::forbidden(&self.name),
+            ResultFormat::Direct => RpcError::forbidden_tool(&self.name),
             ResultFormat::Mcp => RpcError::unknown_tool(&self.name),
         }
     }

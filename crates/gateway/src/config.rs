@@ -236,7 +236,7 @@ impl Config {
 mod tests {
     use super::*;
 
-    fn advertising(url: &str) -> Config {
+    fn advertising_config(url: &str) -> Config {
         let auth = serde_json::json!({ "issuers": [] });
         let config =
             serde_json::json!({ "advertise": url, "allowed_hosts": ["own"], "auth": auth });
@@ -250,7 +250,7 @@ mod tests {
             "https://gateway-0.gateways",
             "http://[fd00::1]:8080",
         ] {
-            advertising(good).validate().unwrap();
+            advertising_config(good).validate().unwrap();
         }
         for bad in [
             "",
@@ -260,7 +260,7 @@ mod tests {
             "http://a/mcp",
             "http://a?b",
         ] {
-            let message = advertising(bad).validate().unwrap_err().to_string();
+            let message = advertising_config(bad).validate().unwrap_err().to_string();
             assert!(message.contains("gateway.advertise"), "{bad}: {message}");
         }
     }
@@ -268,11 +268,11 @@ mod tests {
     #[test]
     fn other_replicas_may_name_the_advertised_host() {
         assert_eq!(
-            advertising("http://10.1.2.3:8080").hosts(),
+            advertising_config("http://10.1.2.3:8080").hosts(),
             ["own", "10.1.2.3"]
         );
         assert_eq!(
-            advertising("http://[fd00::1]:8080").hosts(),
+            advertising_config("http://[fd00::1]:8080").hosts(),
             ["own", "fd00::1"]
         );
     }

@@ -43,7 +43,7 @@ impl Discovery {
     }
 
     /// Returns which prompts, resources and skills `view` offers, according to the last known catalogue.
-    pub(crate) fn offered(&self, view: &View) -> OfferedContent {
+    pub(crate) fn offered_content(&self, view: &View) -> OfferedContent {
         let catalogue = self.catalogue.current();
         let offers = |kind| {
             let catalogue = catalogue.as_ref();

@@ -302,7 +302,7 @@ impl Gateway {
             ConversationMemory::new(client, &discovery, &recorder, &admission, &calls, &ambient)
         });
         let stream_store = StreamStore::new(&store, &sealer, &ambient);
-        let (inbox, draining) = (ReplicaInbox::new(&store), listeners.draining());
+        let (inbox, draining) = (ReplicaInbox::new(&store), listeners.drain_token());
         let router = ResponseRouter::new(Arc::clone(&sealer), ambient.clone(), inbox, draining);
         let services = OperationServices {
             runner,

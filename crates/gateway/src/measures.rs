@@ -9,14 +9,14 @@ use wardgate_mcp_server::ContentMethod;
 
 /// Counts a call that has ended. A call of a tool that is hidden from its caller is counted as unknown, because readers of the
 /// metrics may not be allowed to see every tool.
-pub(crate) fn ended(outcome: &Outcome, is_hidden: bool) {
+pub(crate) fn record_ended_call(outcome: &Outcome, is_hidden: bool) {
     let (call, status) = (&outcome.call, outcome.status.as_str());
     if call.method.is_empty() {
         let tool = tool(call, is_hidden);
         histogram!(names::TOOL_CALL_SECONDS, "tool" => tool.clone()).record(outcome.duration);
         counter!(names::TOOL_CALLS, "tool" => tool, "status" => status).increment(1);
     } else {
-        let method = ContentMethod::named(&call.method);
+        let method = ContentMethod::from_name(&call.method);
         let method = method.map_or(labels::OTHER, ContentMethod::as_str);
         counter!(names::CONTENT_REQUESTS, "method" => method, "status" => status).increment(1);
     }

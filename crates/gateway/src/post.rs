@@ -94,7 +94,7 @@ impl Post {
         match (&self.streamable, &self.session) {
             _ if version.is_modern() => meta.capabilities().map(ToOwned::to_owned),
             (Some(session), _) => session.declared.to_json(),
-            (None, Some(session)) => session.declared().to_json(),
+            (None, Some(session)) => session.declared_capabilities().to_json(),
             (None, None) => None,
         }
     }

@@ -25,7 +25,7 @@ pub(crate) enum SubscriptionMethod {
 
 impl SubscriptionMethod {
     /// Returns the method of this name.
-    pub(crate) fn named(method: &str) -> Option<Self> {
+    pub(crate) fn from_name(method: &str) -> Option<Self> {
         match method {
             listen::SUBSCRIBE => Some(Self::Begin),
             "resources/unsubscribe" => Some(Self::End),
@@ -41,7 +41,7 @@ impl SubscriptionMethod {
         request: &JsonRpcRequest<'_>,
         version: Version,
     ) -> Result<McpResponse, RpcError> {
-        let offered = watcher.discovery().offered(&post.view);
+        let offered = watcher.discovery().offered_content(&post.view);
         if !offered.conversations && !offered.resources {
             return Err(RpcError::unknown_method(&request.method, version));
         }

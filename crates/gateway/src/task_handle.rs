@@ -107,7 +107,8 @@ impl TaskHandles {
         conversation: Option<Digest>,
         task: Task,
     ) -> Option<StartedTask> {
-        let asked = self.arguments.keep(caller, call_id, arguments).await.ok()?;
+        let asked = self.arguments.store(caller, call_id, arguments).await;
+        let asked = asked.ok()?;
         let mut handle = TaskHandle {
             tool: name.to_owned(),
             asked,

@@ -22,7 +22,8 @@ pub(crate) async fn resolve_view(
     client_ip: &str,
     name: &str,
 ) -> Result<View, RpcError> {
-    let (catalogue, authority) = (discovery.catalogue().known()?, discovery.authority());
+    let catalogue = discovery.catalogue().require_current()?;
+    let authority = discovery.authority();
     let source = catalogue
         .source(name)
         .filter(|source| source.switches.allow(caller));
@@ -31,7 +32,7 @@ pub(crate) async fn resolve_view(
         // If the policy service cannot decide, the error must be the same as for an existing source.
         return Err(match authority.visible(caller, []).await {
             Ok(_) => RpcError::unknown_route(),
-            Err(error) => authority.undecided(&error),
+            Err(error) => authority.undecided_error(&error),
         });
     };
     let arguments = Bytes::from_static(b"{}");
@@ -41,7 +42,7 @@ pub(crate) async fn resolve_view(
         Ok(Authorization::Denied { .. } | Authorization::NeedsIntent(_)) => {
             return Err(RpcError::unknown_route());
         }
-        Err(error) => return Err(authority.undecided(&error)),
+        Err(error) => return Err(authority.undecided_error(&error)),
     }
     Ok(View::of_upstream(Arc::clone(source), &catalogue))
 }

@@ -122,7 +122,7 @@ impl RequestAdmission {
         let entered = self.limiter.enter(caller.tenant(), caller.subject());
         entered
             .await
-            .map_err(|refused| RpcError::overloaded(refused.is_over_share, refused.retry_after))
+            .map_err(|refused| RpcError::for_overload(refused.is_over_share, refused.retry_after))
     }
 
     /// Takes a slot for a call that another replica admitted.
@@ -140,5 +140,5 @@ impl RequestAdmission {
 /// `limiter`.
 pub fn neighbour_overloaded(limiter: &Limiter) -> RpcError {
     limiter.turned_away();
-    RpcError::overloaded(false, NEIGHBOUR_PAUSE)
+    RpcError::for_overload(false, NEIGHBOUR_PAUSE)
 }

@@ -37,7 +37,7 @@ impl ContentMethod {
     ];
 
     /// Returns the method called `name`.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         let mut methods = Self::ALL.into_iter();
         methods.find(|method| method.as_str() == name)
     }

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use crate::JsonRpcMessage;
 
-    fn declared(version: Version, capabilities: &str) -> Option<String> {
+    fn parse_declared(version: Version, capabilities: &str) -> Option<String> {
         let text = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"capabilities":{capabilities}}}}}"#
         );
@@ -137,7 +137,7 @@ mod tests {
                 r#"{"elicitation":{"form":{},"url":{}},"roots":{},"sampling":{"context":{},"tools":{}}}"#,
             ),
         ] {
-            let said: Value = serde_json::from_str(&declared(version, ALL).unwrap()).unwrap();
+            let said: Value = serde_json::from_str(&parse_declared(version, ALL).unwrap()).unwrap();
             let expected: Value = serde_json::from_str(expected).unwrap();
             assert_eq!(said, expected, "{version}");
         }
@@ -158,7 +158,7 @@ mod tests {
             ("{}", None),
             ("[]", None),
         ] {
-            let said = declared(Version::V2025_11_25, capabilities);
+            let said = parse_declared(Version::V2025_11_25, capabilities);
             assert_eq!(said.as_deref(), expected, "{capabilities}");
         }
     }

@@ -52,7 +52,7 @@ impl VersionedDefinition {
     /// Creates the texts from `definition`, a JSON object without the name. Returns `None` if it is not a JSON object.
     pub fn new(kind: DefinitionKind, name: &str, definition: &str) -> Option<Self> {
         let members: BTreeMap<String, &RawValue> = object(definition)?;
-        let named = begun(kind, name);
+        let named = begin_definition(kind, name);
         let write = |in_version: &dyn Fn(&str, &RawValue) -> Option<String>| {
             let mut text = named.clone();
             for (member, value) in &members {
@@ -90,13 +90,13 @@ impl VersionedDefinition {
     }
 
     /// Returns the definition for clients of `version` under another name.
-    pub fn renamed(&self, version: Version, name: &str) -> String {
-        begun(self.kind, name) + &self.of_version(version)[self.named..]
+    pub fn with_name(&self, version: Version, name: &str) -> String {
+        begin_definition(self.kind, name) + &self.of_version(version)[self.named..]
     }
 }
 
 /// Returns the beginning of a definition: the opening brace and the member with its name.
-fn begun(kind: DefinitionKind, name: &str) -> String {
+fn begin_definition(kind: DefinitionKind, name: &str) -> String {
     format!(r#"{{"{}":{}"#, kind.named_by(), json!(name))
 }
 
@@ -115,7 +115,7 @@ fn in_version<'v>(
         }
         "annotations" if kind == DefinitionKind::Tool => version.has_tool_annotations(),
         "arguments" if kind == DefinitionKind::Prompt && !version.has_titles() => {
-            return Some(untitled(value));
+            return Some(strip_titles(value));
         }
         "icons" => version.has_icons(),
         "title" | "_meta" => version.has_titles(),
@@ -135,7 +135,7 @@ fn is_schema_of_object(schema: &str) -> bool {
 }
 
 /// Returns the arguments of a prompt without their titles.
-fn untitled(arguments: &str) -> Cow<'_, str> {
+fn strip_titles(arguments: &str) -> Cow<'_, str> {
     let Ok(mut all) = serde_json::from_str::<Vec<serde_json::Map<String, Value>>>(arguments) else {
         return arguments.into();
     };
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     /// Returns the value of a member in each version, the oldest first.
-    fn kept(kind: DefinitionKind, member: &str, value: &str) -> [Option<Value>; 5] {
+    fn member_by_version(kind: DefinitionKind, member: &str, value: &str) -> [Option<Value>; 5] {
         let text = format!(r#"{{"{member}":{value}}}"#);
         let definition = VersionedDefinition::new(kind, "n", &text).unwrap();
         Version::EVERY.map(|version| {
@@ -231,14 +231,19 @@ mod tests {
             (Template, "_meta", "{}", [false, false, true, true, true]),
         ] {
             let expected = versions.map(|has| has.then(|| all_of(value)));
-            assert_eq!(kept(kind, member, value), expected, "{member} of {kind:?}");
+            assert_eq!(
+                member_by_version(kind, member, value),
+                expected,
+                "{member} of {kind:?}"
+            );
         }
     }
 
     #[test]
     fn arguments_of_a_prompt_lose_their_titles_alone() {
         let arguments = r#"[{"name":"a","title":"A","required":true}]"#;
-        let [_, oldest, later, ..] = kept(DefinitionKind::Prompt, "arguments", arguments);
+        let [_, oldest, later, ..] =
+            member_by_version(DefinitionKind::Prompt, "arguments", arguments);
         assert_eq!(oldest, Some(json!([{ "name": "a", "required": true }])));
         assert_eq!(later, Some(all_of(arguments)));
     }
@@ -251,7 +256,7 @@ mod tests {
         for text in &definition.texts {
             assert!(Arc::ptr_eq(text, &definition.whole));
         }
-        let renamed = definition.renamed(Version::V2025_06_18, "c");
+        let renamed = definition.with_name(Version::V2025_06_18, "c");
         assert_eq!(renamed, r#"{"uri":"c","x":1.10}"#);
         assert!(VersionedDefinition::new(DefinitionKind::Tool, "n", "[]").is_none());
     }

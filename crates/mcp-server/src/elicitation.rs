@@ -65,7 +65,7 @@ mod tests {
         super::for_version(request, version, &Ambient::system())
     }
 
-    fn pending(fields: &Value) -> String {
+    fn form_request(fields: &Value) -> String {
         let params = json!({
             "mode": "form", "message": "m",
             "requestedSchema": { "type": "object", "properties": fields },
@@ -81,7 +81,7 @@ mod tests {
             "c": { "type": "integer", "minimum": 1, "default": 2 },
             "d": { "type": "string", "enum": ["x"] },
         });
-        let pending = pending(&fields);
+        let pending = form_request(&fields);
         assert_eq!(
             for_version(&pending, Version::V2025_11_25).unwrap(),
             pending
@@ -120,7 +120,10 @@ mod tests {
     #[test]
     fn several_choices_in_one_field_are_beyond_older_versions() {
         let many = json!({ "a": { "type": "array", "items": { "enum": ["x"] } } });
-        assert_eq!(for_version(&pending(&many), Version::V2025_06_18), None);
-        assert!(for_version(&pending(&many), Version::V2025_11_25).is_some());
+        assert_eq!(
+            for_version(&form_request(&many), Version::V2025_06_18),
+            None
+        );
+        assert!(for_version(&form_request(&many), Version::V2025_11_25).is_some());
     }
 }

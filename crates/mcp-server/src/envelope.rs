@@ -250,7 +250,7 @@ pub fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
 }
 
 /// Returns the id, as written, of the request that the notification `text` cancels, or `None` if `text` cancels none.
-pub fn cancelled(text: &str) -> Option<&str> {
+pub fn cancelled_request_id(text: &str) -> Option<&str> {
     #[derive(Deserialize)]
     struct CancelledNotification<'a> {
         method: Cow<'a, str>,

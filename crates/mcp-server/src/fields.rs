@@ -71,7 +71,7 @@ impl<'a> ObjectMembers<'a> {
         RpcError::invalid_params(format!("`{}.{name}` {problem}", self.path))
     }
 
-    fn missing(&self, name: &str) -> RpcError {
+    fn missing_error(&self, name: &str) -> RpcError {
         self.wrong(name, "is missing")
     }
 
@@ -88,11 +88,14 @@ impl<'a> ObjectMembers<'a> {
 
     /// Returns the string `name`, or an error if it is absent.
     pub fn required_text(&self, name: &str) -> Result<String, RpcError> {
-        self.text(name)?.ok_or_else(|| self.missing(name))
+        self.text(name)?.ok_or_else(|| self.missing_error(name))
     }
 
     /// Returns the string `name`, parsed as `T`, or `None` if it is absent.
-    pub fn parsed<T: FromStr<Err: ToString>>(&self, name: &str) -> Result<Option<T>, RpcError> {
+    pub fn parse_optional<T: FromStr<Err: ToString>>(
+        &self,
+        name: &str,
+    ) -> Result<Option<T>, RpcError> {
         let Some(text) = self.text(name)? else {
             return Ok(None);
         };
@@ -103,8 +106,9 @@ impl<'a> ObjectMembers<'a> {
     }
 
     /// Returns the string `name`, parsed as `T`, or an error if it is absent.
-    pub fn required<T: FromStr<Err: ToString>>(&self, name: &str) -> Result<T, RpcError> {
-        self.parsed(name)?.ok_or_else(|| self.missing(name))
+    pub fn parse_required<T: FromStr<Err: ToString>>(&self, name: &str) -> Result<T, RpcError> {
+        self.parse_optional(name)?
+            .ok_or_else(|| self.missing_error(name))
     }
 
     /// Returns the value in `all` that `name` spells, or `None` if the member is absent.
@@ -132,7 +136,7 @@ impl<'a> ObjectMembers<'a> {
         spelt: impl Fn(T) -> &'static str,
     ) -> Result<T, RpcError> {
         self.word(name, all, spelt)?
-            .ok_or_else(|| self.missing(name))
+            .ok_or_else(|| self.missing_error(name))
     }
 
     /// Returns the integer `name`, which must be from 1 to `most`, or `None` if it is absent.
@@ -217,7 +221,11 @@ mod tests {
                 "`params.nothing` is missing",
             ),
             (
-                message(fields.required::<ConversationId>("empty").unwrap_err()),
+                message(
+                    fields
+                        .parse_required::<ConversationId>("empty")
+                        .unwrap_err(),
+                ),
                 "`params.empty` is not 1 to 256 characters without control characters",
             ),
             (

@@ -36,8 +36,8 @@ pub use cursor::Cursor;
 pub use declared_capabilities::DeclaredCapabilities;
 pub use definition::{DefinitionKind, VersionedDefinition};
 pub use envelope::{
-    ClientResponse, JsonRpcMessage, JsonRpcRequest, RequestParams, cancelled, inner, object,
-    spelt_alike, text_of,
+    ClientResponse, JsonRpcMessage, JsonRpcRequest, RequestParams, cancelled_request_id, inner,
+    object, spelt_alike, text_of,
 };
 pub use event_stream::{KEEP_ALIVE, StreamAcceptance, format_event};
 pub use fields::ObjectMembers;
@@ -47,7 +47,7 @@ pub use log_level::LogLevel;
 pub use meta::RequestMeta;
 pub use method::{METHODS, McpMethod, MethodVersions, find_method};
 pub use mirrored_headers::{check as check_mirrored_headers, of_request};
-pub use older_content::given;
+pub use older_content::convert_content_result;
 pub use response::{
     McpResponse, ResultFormat, SERVER_INFO, server_info, task_result_members, write_members,
 };

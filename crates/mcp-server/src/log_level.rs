@@ -18,7 +18,7 @@ pub struct LogLevel(usize);
 
 impl LogLevel {
     /// Returns the level with this MCP name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         NAMES.iter().position(|level| *level == name).map(Self)
     }
 

@@ -73,7 +73,7 @@ impl<'a> RequestMeta<'a> {
         let Some(raw) = self.log_level else {
             return Ok(None);
         };
-        let level = text_of(raw).and_then(|name| LogLevel::named(&name));
+        let level = text_of(raw).and_then(|name| LogLevel::from_name(&name));
         level.map(Some).ok_or_else(|| {
             RpcError::invalid_meta(
                 "`_meta` io.modelcontextprotocol/logLevel must be debug, info, notice, warning, error, critical, alert or emergency",

@@ -51,7 +51,7 @@ pub(crate) fn tool_content<'c>(
 }
 
 /// Converts the result of a prompt or a resource, a JSON object.
-pub fn given(result: &str, version: Version) -> Cow<'_, str> {
+pub fn convert_content_result(result: &str, version: Version) -> Cow<'_, str> {
     #[derive(Deserialize)]
     struct PromptResult<'a> {
         #[serde(borrow, default)]
@@ -198,12 +198,12 @@ mod tests {
         let text = of(r#"{"type":"text","text":"plan: ward://plan"}"#);
         let link = of(link);
         let expected = [&text, &text, &link, &link, &link];
-        let all = Version::EVERY.map(|version| given(&link, version).into_owned());
+        let all = Version::EVERY.map(|version| convert_content_result(&link, version).into_owned());
         assert_eq!(all.each_ref(), expected);
         // The contents of resources are the same in all versions.
         let read = r#"{"contents":[{"uri":"a","text":"resource_link audio icons"}]}"#;
         assert_eq!(
-            Version::EVERY.map(|version| given(read, version)),
+            Version::EVERY.map(|version| convert_content_result(read, version)),
             [read; 5]
         );
     }

@@ -76,7 +76,7 @@ enum McpResponseBody {
 
 impl McpResponse {
     /// Creates the response to notifications: 202 without a body.
-    pub fn accepted() -> Self {
+    pub fn without_body() -> Self {
         Self {
             http: StatusCode::ACCEPTED,
             body: McpResponseBody::Nothing,
@@ -209,7 +209,7 @@ impl McpResponse {
 
     /// Creates the result of a call. It requires the status of the audit record because an unrecorded result
     /// must not leave the gateway.
-    pub fn released(
+    pub fn call_result(
         id: &RawValue,
         version: Version,
         call_id: CallId,
@@ -314,7 +314,7 @@ impl McpResponse {
 
     /// Creates the result of a call that the policy refused though the tool is visible to the caller. The model can read the kind
     /// of reason and the decision id, but not the policy rule.
-    pub fn denied(
+    pub fn denial_result(
         id: &RawValue,
         version: Version,
         call_id: CallId,
@@ -329,7 +329,7 @@ impl McpResponse {
     }
 
     /// Creates the result of a call that failed in a way that the model can handle.
-    pub fn failed(
+    pub fn failure_result(
         id: &RawValue,
         version: Version,
         call_id: CallId,
@@ -380,7 +380,7 @@ impl McpResponse {
             })
             .collect();
         if bodies.is_empty() {
-            return Self::accepted();
+            return Self::without_body();
         }
         Self {
             http: StatusCode::OK,
@@ -426,7 +426,7 @@ impl McpResponse {
     }
 
     /// Returns the reasons why the message, or messages of the batch, were refused before they became a call.
-    pub fn refused(&self) -> &[&'static str] {
+    pub fn refusal_reasons(&self) -> &[&'static str] {
         &self.refused
     }
 }

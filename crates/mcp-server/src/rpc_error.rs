@@ -94,7 +94,7 @@ impl RpcError {
     }
 
     /// Creates the error for a request that is refused before its body is read.
-    pub fn unread(http: StatusCode, reason: Reason, message: &str) -> Self {
+    pub fn for_unread_request(http: StatusCode, reason: Reason, message: &str) -> Self {
         let data = Some(serde_json::json!({ "reason": reason.as_str() }).to_string());
         Self {
             data,
@@ -110,7 +110,7 @@ impl RpcError {
         );
         Self {
             remedy: Some(Box::new(Remedy::StepUp(challenge))),
-            ..Self::unread(StatusCode::FORBIDDEN, Reason::INSUFFICIENT_SCOPE, &message)
+            ..Self::for_unread_request(StatusCode::FORBIDDEN, Reason::INSUFFICIENT_SCOPE, &message)
         }
     }
 
@@ -121,7 +121,7 @@ impl RpcError {
             r#"Bearer error="invalid_token", error_description="the token is no longer accepted""#;
         Self {
             remedy: Some(Box::new(Remedy::StepUp(challenge.to_owned()))),
-            ..Self::unread(StatusCode::UNAUTHORIZED, Reason::TOKEN_REFUSED, message)
+            ..Self::for_unread_request(StatusCode::UNAUTHORIZED, Reason::TOKEN_REFUSED, message)
         }
     }
 
@@ -286,20 +286,21 @@ impl RpcError {
     /// Creates the error for the path of an upstream that does not exist, or that the caller may not see.
     pub fn unknown_route() -> Self {
         let message = "No such path; MCP is served at /mcp.";
-        Self::unread(StatusCode::NOT_FOUND, Reason::UNKNOWN_UPSTREAM, message).of_unknown()
+        Self::for_unread_request(StatusCode::NOT_FOUND, Reason::UNKNOWN_UPSTREAM, message)
+            .of_unknown()
     }
 
     /// Creates the error for a session that ended or belongs to another caller. The status 404 makes the
     /// client begin another session.
     pub fn unknown_session() -> Self {
         let message = "Session not found. Initialize again, without Mcp-Session-Id.";
-        Self::unread(StatusCode::NOT_FOUND, Reason::UNKNOWN_SESSION, message)
+        Self::for_unread_request(StatusCode::NOT_FOUND, Reason::UNKNOWN_SESSION, message)
     }
 
     /// Creates the error for a request that needs the store when the store is unavailable.
     pub fn store_unavailable() -> Self {
         let message = "The gateway's store cannot be reached; try again later.";
-        Self::unread(
+        Self::for_unread_request(
             StatusCode::SERVICE_UNAVAILABLE,
             Reason::STORE_UNAVAILABLE,
             message,
@@ -307,9 +308,9 @@ impl RpcError {
     }
 
     /// Creates the error for stored events when it cannot be decided whether the caller may still see them.
-    pub fn undecided() -> Self {
+    pub fn undecided_stream() -> Self {
         let message = "The policy service cannot decide now whether you may still receive this stream; try again later.";
-        Self::unread(
+        Self::for_unread_request(
             StatusCode::SERVICE_UNAVAILABLE,
             Reason::POLICY_UNAVAILABLE,
             message,
@@ -319,7 +320,7 @@ impl RpcError {
     /// Creates the error for a `Last-Event-ID` that is not an event of the session.
     pub fn unknown_event() -> Self {
         let message = "Last-Event-ID does not belong to this session. Send the request without it.";
-        Self::unread(StatusCode::BAD_REQUEST, Reason::UNKNOWN_EVENT, message)
+        Self::for_unread_request(StatusCode::BAD_REQUEST, Reason::UNKNOWN_EVENT, message)
     }
 
     /// Creates the error for a request without the `_meta` that its version requires.
@@ -332,7 +333,7 @@ impl RpcError {
 
     /// Creates the error for a tool call by method name that is not allowed. Hidden, unknown and refused
     /// tools get the same response.
-    pub fn forbidden(requested: &str) -> Self {
+    pub fn forbidden_tool(requested: &str) -> Self {
         let shown = cut(requested, 128);
         Self::new(
             StatusCode::FORBIDDEN,
@@ -404,7 +405,7 @@ impl RpcError {
 
     /// Creates the error for too many concurrent requests: of this caller if `is_over_share`, otherwise of all
     /// callers. Nothing was done.
-    pub fn overloaded(is_over_share: bool, wait: Duration) -> Self {
+    pub fn for_overload(is_over_share: bool, wait: Duration) -> Self {
         let (http, reason, message) = if is_over_share {
             let words = "Your share of concurrent requests is exceeded. Wait, then try again.";
             (StatusCode::TOO_MANY_REQUESTS, Reason::OVER_SHARE, words)
@@ -448,7 +449,7 @@ impl RpcError {
 
     /// Creates the error for a message that exceeds the number of concurrent messages of a session.
     pub fn too_many_messages() -> Self {
-        Self::unread(
+        Self::for_unread_request(
             StatusCode::TOO_MANY_REQUESTS,
             Reason::TOO_MANY_MESSAGES,
             "Too many requests of this session are in progress. Wait for responses.",
@@ -537,14 +538,14 @@ mod tests {
             RpcError::unknown_route(),
             RpcError::unknown_session(),
             RpcError::store_unavailable(),
-            RpcError::undecided(),
+            RpcError::undecided_stream(),
             RpcError::not_decided(),
             RpcError::unknown_event(),
             RpcError::rate_limited(wait),
             RpcError::too_many_requests(wait),
             RpcError::quota_reached("exports", wait),
-            RpcError::overloaded(true, wait),
-            RpcError::overloaded(false, wait),
+            RpcError::for_overload(true, wait),
+            RpcError::for_overload(false, wait),
             RpcError::too_many_streams(),
             RpcError::too_many_messages(),
         ];

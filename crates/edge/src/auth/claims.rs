@@ -35,7 +35,7 @@ impl AcceptedTime {
         claims: &VerifiedClaims,
         rules: &IssuerConfig,
     ) -> Result<Self, TokenRefusal> {
-        let expires_at = time(claims, "exp")?.ok_or_else(|| TokenRefusal::missing("exp"))?;
+        let expires_at = time(claims, "exp")?.ok_or_else(|| TokenRefusal::missing_claim("exp"))?;
         let starts = [time(claims, "nbf")?, time(claims, "iat")?];
         let start = starts.into_iter().flatten().max();
         let start = start.unwrap_or(Timestamp::from_seconds(0));
@@ -66,17 +66,17 @@ pub(super) fn read_caller(
     token: Digest,
     accepted: AcceptedTime,
 ) -> Result<CallerClaims, TokenRefusal> {
-    let subject = name(claims, "sub")?.ok_or_else(|| TokenRefusal::missing("sub"))?;
+    let subject = name(claims, "sub")?.ok_or_else(|| TokenRefusal::missing_claim("sub"))?;
     let subject = trusted.subject(rules, &subject);
-    let subject = subject.ok_or_else(|| TokenRefusal::invalid("sub"))?;
+    let subject = subject.ok_or_else(|| TokenRefusal::invalid_claim("sub"))?;
     let tenant = match &rules.tenant_claim {
-        Some(claim) => name(claims, claim)?.ok_or_else(|| TokenRefusal::missing(claim))?,
+        Some(claim) => name(claims, claim)?.ok_or_else(|| TokenRefusal::missing_claim(claim))?,
         None => String::new(),
     };
     let mut attributes = BTreeMap::new();
     for (attribute, claim) in &rules.attributes {
         if let Some(value) = claims.get(claim) {
-            let value = attribute_value(value).ok_or_else(|| TokenRefusal::invalid(claim))?;
+            let value = attribute_value(value).ok_or_else(|| TokenRefusal::invalid_claim(claim))?;
             attributes.insert(attribute.clone(), value);
         }
     }
@@ -106,7 +106,7 @@ pub(super) fn delegation(claims: &VerifiedClaims) -> Result<Delegation, TokenRef
         let subject = actor["sub"].as_str();
         let subject = subject.and_then(|subject| plain(subject, 1..=MAX_NAME));
         let subject = subject.filter(|_| actors.len() < MOST_ACTORS);
-        actors.push(subject.ok_or_else(|| TokenRefusal::invalid("act"))?);
+        actors.push(subject.ok_or_else(|| TokenRefusal::invalid_claim("act"))?);
         next = actor.get("act");
     }
     let client = client.unwrap_or_default();
@@ -129,7 +129,7 @@ fn time(claims: &VerifiedClaims, claim: &str) -> Result<Option<Timestamp>, Token
         .as_i64()
         .filter(|seconds| (0..=LAST_SECOND).contains(seconds))
         .map(|seconds| Some(Timestamp::from_seconds(seconds)))
-        .ok_or_else(|| TokenRefusal::invalid(claim))
+        .ok_or_else(|| TokenRefusal::invalid_claim(claim))
 }
 
 /// The resources of this gateway for which a token is valid.
@@ -149,14 +149,14 @@ impl Audience {
         public_url: Option<&str>,
     ) -> Result<Self, TokenRefusal> {
         let meant: Vec<&str> = match claims.get("aud") {
-            None => return Err(TokenRefusal::missing("aud")),
+            None => return Err(TokenRefusal::missing_claim("aud")),
             Some(Value::String(one)) => vec![one],
             Some(Value::Array(several)) => several
                 .iter()
                 .map(Value::as_str)
                 .collect::<Option<_>>()
-                .ok_or_else(|| TokenRefusal::invalid("aud"))?,
-            Some(_) => return Err(TokenRefusal::invalid("aud")),
+                .ok_or_else(|| TokenRefusal::invalid_claim("aud"))?,
+            Some(_) => return Err(TokenRefusal::invalid_claim("aud")),
         };
         if name.is_some_and(|name| meant.contains(&name)) {
             return Ok(Self::Whole);
@@ -200,7 +200,7 @@ pub(super) fn scopes(claims: &VerifiedClaims) -> Result<Scopes, TokenRefusal> {
     names
         .filter(|names| names.len() <= MAX_ITEMS)
         .map(|names| names.into_iter().filter(|name| !name.is_empty()).collect())
-        .ok_or_else(|| TokenRefusal::invalid(claim))
+        .ok_or_else(|| TokenRefusal::invalid_claim(claim))
 }
 
 fn roles(claims: &VerifiedClaims, claim: &str) -> Result<Vec<String>, TokenRefusal> {
@@ -210,7 +210,7 @@ fn roles(claims: &VerifiedClaims, claim: &str) -> Result<Vec<String>, TokenRefus
         Some(Value::Array(roles)) => texts(roles, 1..=MAX_NAME),
         Some(_) => None,
     }
-    .ok_or_else(|| TokenRefusal::invalid(claim))
+    .ok_or_else(|| TokenRefusal::invalid_claim(claim))
 }
 
 fn name(claims: &VerifiedClaims, claim: &str) -> Result<Option<String>, TokenRefusal> {
@@ -218,7 +218,8 @@ fn name(claims: &VerifiedClaims, claim: &str) -> Result<Option<String>, TokenRef
         return Ok(None);
     };
     let name = value.as_str().and_then(|text| plain(text, 1..=MAX_NAME));
-    name.map(Some).ok_or_else(|| TokenRefusal::invalid(claim))
+    name.map(Some)
+        .ok_or_else(|| TokenRefusal::invalid_claim(claim))
 }
 
 /// Returns the first 16 bytes of a digest in hexadecimal, as the id of a token without the claim `jti`.

@@ -72,7 +72,7 @@ impl Introspection {
     }
 
     /// Asks the issuer about a token. Returns its claims if it is an active access token.
-    pub(super) async fn ask(
+    pub(super) async fn introspect(
         &self,
         token: &str,
         digest: Digest,

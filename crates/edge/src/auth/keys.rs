@@ -65,7 +65,7 @@ impl SigningAlgorithm {
     }
 
     /// Returns the algorithm with exactly this name, as in the header of a token.
-    pub(super) fn named(name: &str) -> Option<&'static Self> {
+    pub(super) fn from_name(name: &str) -> Option<&'static Self> {
         ALGORITHMS.iter().find(|algorithm| algorithm.name == name)
     }
 

@@ -303,7 +303,7 @@ impl Authenticator {
         else {
             return Err(TokenRefusal::IssuerRefused);
         };
-        let claims = introspection.ask(text, digest, now).await?;
+        let claims = introspection.introspect(text, digest, now).await?;
         let basis = TokenBasis::Introspection { asked_at: now };
         Ok((claims, rules, basis))
     }

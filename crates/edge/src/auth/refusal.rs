@@ -87,11 +87,11 @@ pub enum TokenRefusal {
 }
 
 impl TokenRefusal {
-    pub(super) fn missing(claim: &str) -> Self {
+    pub(super) fn missing_claim(claim: &str) -> Self {
         Self::ClaimMissing(claim.to_owned())
     }
 
-    pub(super) fn invalid(claim: &str) -> Self {
+    pub(super) fn invalid_claim(claim: &str) -> Self {
         Self::ClaimInvalid(claim.to_owned())
     }
 
@@ -215,8 +215,8 @@ mod tests {
             TokenRefusal::TokenNotYetValid,
             TokenRefusal::IssuerRefused,
             TokenRefusal::AudienceRefused,
-            TokenRefusal::missing("exp"),
-            TokenRefusal::invalid("exp"),
+            TokenRefusal::missing_claim("exp"),
+            TokenRefusal::invalid_claim("exp"),
         ] {
             let statuses: Vec<_> = refusal.reason().http_statuses().collect();
             assert_eq!(statuses, [refusal.status().as_u16()], "{refusal:?}");

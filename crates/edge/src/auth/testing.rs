@@ -58,7 +58,7 @@ impl KeyServer {
     }
 
     /// Delays responses until [`KeyServer::release`] is called.
-    pub(super) fn hold(&self) {
+    pub(super) fn hold_responses(&self) {
         self.state.open.send_replace(false);
     }
 

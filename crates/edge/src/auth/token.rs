@@ -43,7 +43,7 @@ impl<'a> UnverifiedToken<'a> {
             }
         }
         let algorithm = text(&mut header_parameters, "alg")?
-            .and_then(|name| SigningAlgorithm::named(&name))
+            .and_then(|name| SigningAlgorithm::from_name(&name))
             .ok_or(TokenRefusal::AlgorithmRefused)?;
         Ok(Self {
             message: token.split_at(header.len() + 1 + payload.len()).0,
@@ -59,8 +59,8 @@ impl<'a> UnverifiedToken<'a> {
     pub(super) fn issuer(&self) -> Result<&str, TokenRefusal> {
         match self.payload.get("iss") {
             Some(Value::String(issuer)) => Ok(issuer),
-            Some(_) => Err(TokenRefusal::invalid("iss")),
-            None => Err(TokenRefusal::missing("iss")),
+            Some(_) => Err(TokenRefusal::invalid_claim("iss")),
+            None => Err(TokenRefusal::missing_claim("iss")),
         }
     }
 

@@ -92,7 +92,7 @@ impl ClientConnection {
         CURRENT.scope(self, work).await
     }
 
-    pub(super) fn opened(&self) -> Instant {
+    pub(super) fn opened_at(&self) -> Instant {
         self.opened
     }
 
@@ -179,14 +179,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_connection_is_idle_from_the_end_of_its_last_request() {
         let connection = Arc::new(ClientConnection::new(network("192.0.2.1:1")));
-        assert_eq!(connection.idle_since(), Some(connection.opened()));
+        assert_eq!(connection.idle_since(), Some(connection.opened_at()));
         let (first, second) = (connection.begin_request(), connection.begin_request());
         tokio::time::advance(Duration::from_secs(5)).await;
         drop(first);
         assert_eq!(connection.idle_since(), None);
         tokio::time::advance(Duration::from_secs(5)).await;
         drop(second);
-        let since = connection.opened() + Duration::from_secs(10);
+        let since = connection.opened_at() + Duration::from_secs(10);
         assert_eq!(connection.idle_since(), Some(since));
     }
 }

@@ -369,7 +369,7 @@ impl HttpServer {
         S: Service<Request<Incoming>, Response = Response<AnswerBody>, Error = Infallible>,
         S::Future: Send + 'static,
     {
-        let oldest = connection.opened() + self.limits.age();
+        let oldest = connection.opened_at() + self.limits.age();
         let reason = loop {
             // Requests begin and end in the meantime, so the state is checked again after at most the idle time.
             let soon = Instant::now() + self.limits.idle();

@@ -212,7 +212,7 @@ fn no_header() -> io::Error {
 mod tests {
     use super::*;
 
-    fn trusted(header: ForwardingHeader) -> TrustedProxies {
+    fn trusted_proxies(header: ForwardingHeader) -> TrustedProxies {
         TrustedProxies {
             networks: vec!["10.0.0.0/8".parse().unwrap(), "fd00::/8".parse().unwrap()],
             header,
@@ -226,7 +226,7 @@ mod tests {
             headers.append(*name, value.parse().unwrap());
         }
         let peer = peer.parse().unwrap();
-        trusted(header).client(peer, &headers).to_string()
+        trusted_proxies(header).client(peer, &headers).to_string()
     }
 
     #[test]

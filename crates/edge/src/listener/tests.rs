@@ -115,7 +115,7 @@ impl Http2Client {
     }
 
     /// Waits for the head of a response.
-    async fn answered(&mut self) {
+    async fn wait_for_response(&mut self) {
         while let Some((kind, ..)) = self.next().await {
             if kind == 1 {
                 return;
@@ -172,7 +172,7 @@ async fn an_http2_connection_without_a_request_in_flight_gets_goaway_and_ends() 
     assert_eq!(idle.until_closed().await, Some(NO_ERROR));
     // This connection is as old, but it has a request in flight, so it still gets a response.
     busy.send(&frame(1, 5, 3, GET_HEALTH)).await;
-    busy.answered().await;
+    busy.wait_for_response().await;
 }
 
 #[tokio::test]
@@ -253,7 +253,7 @@ async fn many_requests_of_many_bytes_are_no_flood() {
     let mut client = Http2Client::connect(served.address).await;
     for request in 0..200_u32 {
         client.send(&frame(1, 5, 1 + request * 2, GET_HEALTH)).await;
-        client.answered().await;
+        client.wait_for_response().await;
     }
 }
 
@@ -272,7 +272,7 @@ async fn after_a_flood_the_next_http2_connection_of_the_client_waits_and_http1_d
             .await
             .starts_with("HTTP/1.1 200 ")
     );
-    next.answered().await;
+    next.wait_for_response().await;
     assert!(began.elapsed() < Duration::from_secs(30));
 }
 
@@ -326,7 +326,7 @@ async fn idle_connections_beyond_the_share_of_their_client_are_replaced() {
     for _ in 0..12 {
         let mut client = Http2Client::connect(served.address).await;
         client.send(&frame(1, 5, 1, GET_HEALTH)).await;
-        client.answered().await;
+        client.wait_for_response().await;
         held.push(client);
     }
     for mut replaced in held.drain(..8) {
@@ -334,7 +334,7 @@ async fn idle_connections_beyond_the_share_of_their_client_are_replaced() {
     }
     for mut open in held {
         open.send(&frame(1, 5, 3, GET_HEALTH)).await;
-        open.answered().await;
+        open.wait_for_response().await;
     }
 }
 
@@ -400,7 +400,7 @@ async fn when_the_process_stops_http2_clients_get_goaway_and_serving_ends() {
     let served = serve(limits()).await;
     let mut client = Http2Client::connect(served.address).await;
     client.send(&frame(1, 5, 1, GET_HEALTH)).await;
-    client.answered().await;
+    client.wait_for_response().await;
     served.stop.cancel();
     assert_eq!(client.until_closed().await, Some(NO_ERROR));
     served.serving.await.unwrap();

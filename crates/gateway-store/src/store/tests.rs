@@ -54,7 +54,7 @@ fn texts(kept: &StreamPage) -> Vec<&[u8]> {
 }
 
 /// Creates a session with a stream that this replica writes.
-async fn streaming(store: &Store) {
+async fn begin_stream(store: &Store) {
     store.begin_session(SESSION, owner()).await.unwrap();
     store.beat(MINE).await.unwrap();
     let opened = store
@@ -233,7 +233,7 @@ async fn the_newest_stream_of_get_is_the_one_that_listens() {
 #[tokio::test]
 async fn what_a_replica_wrote_another_reads_to_the_end() {
     for two in each().await {
-        streaming(&two.one).await;
+        begin_stream(&two.one).await;
         let events = [b"1".to_vec(), b"2".to_vec()];
         let written = two.one.write_stream(STREAM, MINE, 0, &events, false).await;
         assert_eq!(written.unwrap(), WriteResult::Stored);
@@ -268,7 +268,7 @@ async fn what_a_replica_wrote_another_reads_to_the_end() {
 #[tokio::test]
 async fn a_long_stream_is_read_page_by_page() {
     for two in each().await {
-        streaming(&two.one).await;
+        begin_stream(&two.one).await;
         let events = vec![b"x".to_vec(); 40];
         two.one
             .write_stream(STREAM, MINE, 0, &events, true)
@@ -291,7 +291,7 @@ async fn a_long_stream_is_read_page_by_page() {
 #[tokio::test]
 async fn a_stream_of_a_replica_that_is_gone_goes_to_one_of_the_others() {
     for two in each().await {
-        streaming(&two.one).await;
+        begin_stream(&two.one).await;
         let calls = two
             .one
             .set_suspended_call(STREAM, MINE, Some(b"call"))
@@ -325,7 +325,7 @@ async fn a_stream_of_a_replica_that_is_gone_goes_to_one_of_the_others() {
 #[tokio::test]
 async fn what_is_not_kept_any_more_is_told_from_what_ended() {
     for two in each().await {
-        streaming(&two.one).await;
+        begin_stream(&two.one).await;
         two.one.give_up_stream(STREAM).await.unwrap();
         assert_eq!(read_page(&two.other, 0).await.state, StreamState::Broken);
         two.clock.advance(Duration::from_hours(2));
@@ -337,7 +337,7 @@ async fn what_is_not_kept_any_more_is_told_from_what_ended() {
 #[tokio::test]
 async fn streams_end_with_their_session_and_the_oldest_go_for_the_newest() {
     for two in each().await {
-        streaming(&two.one).await;
+        begin_stream(&two.one).await;
         let large = [vec![0; 12 << 20]];
         two.one
             .write_stream(STREAM, MINE, 0, &large, true)

@@ -172,7 +172,7 @@ impl IndexEntry {
     /// Returns the definition as it is shown in `view`.
     pub(crate) fn definition(&self, view: &View, version: Version) -> Cow<'_, str> {
         if view.has_own_names() {
-            self.definition.renamed(version, &self.own_name).into()
+            self.definition.with_name(version, &self.own_name).into()
         } else {
             self.definition.of_version(version).into()
         }

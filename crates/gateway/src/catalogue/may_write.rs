@@ -6,7 +6,7 @@ use wardgate_mcp::meta::MAY_WRITE;
 
 /// Returns the definition of a tool that may write with [`MAY_WRITE`] in its `_meta`, or `None` if the definition does not hint
 /// that the tool only reads. The values of all other members stay as they are written.
-pub(super) fn marked(definition: &str) -> Option<String> {
+pub(super) fn mark_definition(definition: &str) -> Option<String> {
     let Members(members) = serde_json::from_str::<Members<'_>>(definition).ok()?;
     let value_of = |wanted: &str| {
         let found = members.iter().find(|(name, _)| name == wanted);
@@ -60,7 +60,7 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                marked(&format!("{{{hint}{meta}}}")),
+                mark_definition(&format!("{{{hint}{meta}}}")),
                 Some(format!("{{{hint}{expected}}}"))
             );
         }
@@ -71,7 +71,7 @@ mod tests {
             r#"{"annotations":7}"#,
             "[]",
         ] {
-            assert_eq!(marked(other), None, "{other}");
+            assert_eq!(mark_definition(other), None, "{other}");
         }
     }
 }

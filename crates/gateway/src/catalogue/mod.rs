@@ -135,7 +135,7 @@ impl From<ListedCatalogue> for CatalogueIndex {
             let marked = if tool.facts.read_only {
                 None
             } else {
-                may_write::marked(&tool.definition_json)
+                may_write::mark_definition(&tool.definition_json)
             };
             let marked_definition = marked.and_then(|definition| versioned(&definition));
             let entry = Arc::new(Tool {
@@ -192,7 +192,7 @@ impl Catalogue {
     }
 
     /// Returns the last known catalogue, or an error until it was loaded for the first time.
-    pub(crate) fn known(&self) -> Result<Arc<CatalogueIndex>, RpcError> {
+    pub(crate) fn require_current(&self) -> Result<Arc<CatalogueIndex>, RpcError> {
         let (reason, message) = NOT_KNOWN;
         self.current()
             .ok_or_else(|| RpcError::internal(reason, message))

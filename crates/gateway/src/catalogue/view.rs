@@ -70,7 +70,7 @@ impl View {
     }
 
     /// Returns the capabilities that the server declared, if the view is a single server and they are known.
-    pub(crate) fn declared(&self) -> Option<ServerCapabilities> {
+    pub(crate) fn declared_capabilities(&self) -> Option<ServerCapabilities> {
         match self {
             Self::Upstream(of) => of.source.capabilities,
             Self::Everything | Self::Toolset(_) => None,
@@ -128,7 +128,7 @@ impl View {
             let marked = seen.tool.marked_definition.as_ref();
             return marked.unwrap_or(definition).of_version(version).into();
         };
-        let text = definition.renamed(version, own_name);
+        let text = definition.with_name(version, own_name);
         if !of.names_resources {
             return text.into();
         }
@@ -171,7 +171,7 @@ impl View {
     pub(crate) fn content(&self, content: Bytes) -> Bytes {
         match self {
             Self::Upstream(of) if of.names_resources => {
-                edited(content, |text| links::in_content(&of.source.name, text))
+                edit_text(content, |text| links::in_content(&of.source.name, text))
             }
             _ => content,
         }
@@ -189,7 +189,7 @@ impl View {
     }
 
     /// Returns the result of a prompt or resource, a JSON object, with the URIs that the view has for resources.
-    pub(crate) fn given(&self, result: String) -> String {
+    pub(crate) fn rewrite_result(&self, result: String) -> String {
         let Self::Upstream(of) = self else {
             return result;
         };
@@ -201,7 +201,7 @@ impl View {
 }
 
 /// Applies `edit` to bytes that are UTF-8, and returns other bytes unchanged.
-fn edited(bytes: Bytes, edit: impl Fn(&str) -> Cow<'_, str>) -> Bytes {
+fn edit_text(bytes: Bytes, edit: impl Fn(&str) -> Cow<'_, str>) -> Bytes {
     let edited = match str::from_utf8(&bytes).map(edit) {
         Ok(Cow::Owned(edited)) => edited,
         Ok(Cow::Borrowed(_)) | Err(_) => return bytes,

@@ -347,7 +347,7 @@ impl ClientInteraction {
     }
 
     fn log_notification(&self, log: &LogMessage) -> Option<String> {
-        let level = LogLevel::named(&log.level)?;
+        let level = LogLevel::from_name(&log.level)?;
         if level < self.channel.log_level? {
             return None;
         }

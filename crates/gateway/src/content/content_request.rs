@@ -54,7 +54,7 @@ impl ContentRequest {
             method: name,
             params,
         } = serde_json::from_str(sealed.get()).ok()?;
-        let method = ContentMethod::named(&name)?;
+        let method = ContentMethod::from_name(&name)?;
         let text = format!(r#"{{"jsonrpc":"2.0","id":0,"method":"{name}","params":{params}}}"#);
         let Ok(JsonRpcMessage::Request(request)) = JsonRpcMessage::parse(&text) else {
             return None;

@@ -185,7 +185,7 @@ impl Operation for ContentRequest {
             ContentOutcome::Result(result) => {
                 let shown = self.filter_result(&run, result).await;
                 let shown = shown.map_err(Rejection::NotAttempted)?;
-                Ok(run.context.view.given(shown))
+                Ok(run.context.view.rewrite_result(shown))
             }
         };
         Ok(RoundOutcome::Output(ContentOutput {
@@ -268,7 +268,8 @@ impl ContentRequest {
         let (id, version, call_id) = (&reply.context.id, reply.context.version, reply.call_id);
         let error = match &output.result {
             Ok(result) => {
-                let mut members = inner(&wardgate_mcp_server::given(result, version)).to_owned();
+                let converted = wardgate_mcp_server::convert_content_result(result, version);
+                let mut members = inner(&converted).to_owned();
                 // The result depends on the caller and may change at any time.
                 let is_kept = matches!(
                     self.wanted,

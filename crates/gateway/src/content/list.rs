@@ -142,7 +142,8 @@ impl<'a> ContentLister<'a> {
         kind: OfferKind,
         is_asked: fn(&ContentSource) -> bool,
     ) -> Result<Self, RpcError> {
-        let (catalogue, authority) = (discovery.catalogue().known()?, discovery.authority());
+        let catalogue = discovery.catalogue().require_current()?;
+        let authority = discovery.authority();
         let facts = catalogue.content().sources(kind).filter_map(|source| {
             let is_there = post.view.has(source) && is_asked(source);
             let source = catalogue.source(&source.name).filter(|_| is_there)?;
@@ -150,7 +151,7 @@ impl<'a> ContentLister<'a> {
             source.switches.allow(&post.caller).then_some(facts)
         });
         let visible = authority.visible(&post.caller, facts).await;
-        let visible = visible.map_err(|error| authority.undecided(&error))?;
+        let visible = visible.map_err(|error| authority.undecided_error(&error))?;
         Ok(Self {
             authority,
             post,
@@ -184,7 +185,7 @@ impl<'a> ContentLister<'a> {
         version: Version,
     ) -> Result<ListPage, RpcError> {
         let candidates: Vec<_> = self.candidates(entries, after.as_deref()).collect();
-        let allowed = reader::allowed(&candidates, PAGE, |entry| self.may_have(entry));
+        let allowed = reader::filter_allowed(&candidates, PAGE, |entry| self.may_have(entry));
         Ok(self.made_of(allowed.await?, version))
     }
 
@@ -220,7 +221,7 @@ impl<'a> ContentLister<'a> {
         Ok(ListPage {
             entries: shown,
             next,
-            meta: self.missing(),
+            meta: self.missing_upstreams(),
             hints: self.hints(),
         })
     }
@@ -251,7 +252,7 @@ impl<'a> ContentLister<'a> {
         let last = allowed.last().filter(|_| has_more);
         ListPage {
             next: last.map(|entry| Cursor::After(entry.name.clone())),
-            meta: self.missing(),
+            meta: self.missing_upstreams(),
             hints: self.hints(),
             entries: allowed
                 .into_iter()
@@ -289,7 +290,7 @@ impl<'a> ContentLister<'a> {
     }
 
     /// Returns the member of `_meta` that names the upstreams that do not answer, among those visible to the caller.
-    fn missing(&self) -> String {
+    fn missing_upstreams(&self) -> String {
         let sources = self.catalogue.content().sources(self.kind);
         let missing: Vec<_> = sources
             .filter(|source| (self.is_asked)(source))

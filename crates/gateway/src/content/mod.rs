@@ -44,7 +44,7 @@ pub(crate) async fn answer(
     slot: &mut Option<Slot>,
 ) -> Result<McpResponse, RpcError> {
     let discovery = &*pipeline.services().discovery;
-    let offered = discovery.offered(&post.view);
+    let offered = discovery.offered_content(&post.view);
     let memory = memory.filter(|_| offered.conversations);
     let unknown = || RpcError::unknown_method(method.as_str(), version);
     match method {

@@ -31,7 +31,7 @@ impl ContentReader<'_> {
         match asked.await {
             Ok(Authorization::Allowed(grant)) => Ok(Some(grant)),
             Ok(Authorization::Denied { .. } | Authorization::NeedsIntent(_)) => Ok(None),
-            Err(error) => Err(authority.undecided(&error)),
+            Err(error) => Err(authority.undecided_error(&error)),
         }
     }
 }
@@ -46,7 +46,7 @@ pub(super) fn policy_arguments(kind: OfferKind, own_name: &str) -> Bytes {
 }
 
 /// Returns those of `all` for which `may_have` is true, in their order. Stops once more than `enough` were found.
-pub(super) async fn allowed<T: Copy, F: Future<Output = Result<bool, RpcError>>>(
+pub(super) async fn filter_allowed<T: Copy, F: Future<Output = Result<bool, RpcError>>>(
     all: &[T],
     enough: usize,
     may_have: impl Fn(T) -> F,

@@ -29,7 +29,7 @@ async fn readable<'r>(
     resources: &[&'r RawValue],
 ) -> Result<Vec<&'r RawValue>, RpcError> {
     let may_read = |resource| may_read(reader, resource);
-    reader::allowed(resources, resources.len(), may_read).await
+    reader::filter_allowed(resources, resources.len(), may_read).await
 }
 
 async fn may_read(reader: &ContentReader<'_>, resource: &RawValue) -> Result<bool, RpcError> {

@@ -15,8 +15,8 @@ use crate::post::{Post, Transport};
 /// which it receives messages before an answer.
 pub(super) fn capabilities(discovery: &Discovery, view: &View, hears: bool) -> Value {
     let changes = json!({ "listChanged": true });
-    let offered = discovery.offered(view);
-    let declared = view.declared();
+    let offered = discovery.offered_content(view);
+    let declared = view.declared_capabilities();
     let declares = |what: fn(ServerCapabilities) -> bool| declared.is_none_or(what);
     let mut capabilities = json!({ "tools": changes });
     if offered.conversations || offered.resources {
@@ -41,7 +41,7 @@ fn with_extensions(discovery: &Discovery, view: &View, hears: bool) -> Value {
     if discovery.offers_tasks(view) {
         capabilities["extensions"][extension::TASKS] = json!({});
     }
-    if let Some(skills) = discovery.offered(view).skills {
+    if let Some(skills) = discovery.offered_content(view).skills {
         let settings = if skills.directories {
             json!({ "directoryRead": true })
         } else {

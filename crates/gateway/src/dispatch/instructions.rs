@@ -44,7 +44,7 @@ pub(super) async fn instructions(
     };
     let mut left = MOST;
     for source in visible_sources(discovery.authority(), caller, view, &catalogue).await {
-        let section = labelled(source);
+        let section = label_instructions(source);
         if section.len() > left {
             let _ = write!(text, "\n\nThe instructions of further servers are omitted.");
             break;
@@ -90,7 +90,7 @@ async fn visible_sources<'c>(
 }
 
 /// Returns the instructions of `source`, marked as its words.
-fn labelled(source: &CatalogueSource) -> String {
+fn label_instructions(source: &CatalogueSource) -> String {
     let mut text = format!(
         "\n\nThe server `{}` describes itself as follows (the text is the server's, not the gateway's):",
         source.name

@@ -24,7 +24,7 @@ pub(super) async fn list_tools(
             "`cursor` is unknown: the list has only one page",
         ));
     }
-    let catalogue = discovery.catalogue().known()?;
+    let catalogue = discovery.catalogue().require_current()?;
     let mut enabled = post.view.tools(&catalogue);
     enabled.retain(|seen| seen.tool.switches.allow(caller));
     let meta = RequestMeta::from_request(request)?;
@@ -32,10 +32,12 @@ pub(super) async fn list_tools(
     enabled.retain(|seen| seen.tool.is_for_client(capabilities.as_deref()));
     let authority = discovery.authority();
     let visible = authority.visible(caller, enabled.iter().map(|seen| &seen.tool.facts));
-    let visible = visible.await.map_err(|error| authority.undecided(&error))?;
+    let visible = visible
+        .await
+        .map_err(|error| authority.undecided_error(&error))?;
     let is_visible = |tool: &Tool| visible.iter().any(|name| *name == tool.facts.name.as_str());
     enabled.retain(|seen| is_visible(seen.tool));
-    let missing = missing(catalogue.missing_upstreams(), || {
+    let missing = missing_upstreams(catalogue.missing_upstreams(), || {
         enabled.iter().map(|seen| seen.tool)
     });
     let listed = enabled.iter();
@@ -56,7 +58,7 @@ pub(super) async fn list_tools(
 }
 
 /// Returns the member of `_meta` that names the upstreams that do not answer, among those whose tools the caller sees.
-fn missing<'t, T: Iterator<Item = &'t Tool>>(
+fn missing_upstreams<'t, T: Iterator<Item = &'t Tool>>(
     upstreams: &[String],
     listed: impl Fn() -> T,
 ) -> String {

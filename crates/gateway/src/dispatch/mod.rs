@@ -23,8 +23,8 @@ use wardgate_limits::LIST_LIMITS;
 use wardgate_mcp::Version;
 use wardgate_mcp_server::{
     BATCH, ContentMethod, JsonRpcMessage, JsonRpcRequest, LISTEN, LogLevel, McpMethod, McpResponse,
-    RequestMeta, ResultFormat, RpcError, cancelled, find_method, idempotency_key, negotiate,
-    object, of_request, text_of,
+    RequestMeta, ResultFormat, RpcError, cancelled_request_id, find_method, idempotency_key,
+    negotiate, object, of_request, text_of,
 };
 use wardgate_resilience::concurrency::Slot;
 use wardgate_revocations::RevocationMethod;
@@ -116,7 +116,7 @@ async fn answer_message(gateway: &Arc<Gateway>, post: &Post, text: &str) -> McpR
     let request = match JsonRpcMessage::parse(text) {
         Ok(JsonRpcMessage::Request(request)) => request,
         Ok(message @ (JsonRpcMessage::Notification | JsonRpcMessage::Response(_))) => {
-            if let (Some(session), Some(id)) = (&post.streamable, cancelled(text)) {
+            if let (Some(session), Some(id)) = (&post.streamable, cancelled_request_id(text)) {
                 gateway
                     .pipeline
                     .channels()
@@ -135,7 +135,7 @@ async fn answer_message(gateway: &Arc<Gateway>, post: &Post, text: &str) -> McpR
                     .await;
             }
             return match post.version() {
-                Ok(_) => McpResponse::accepted(),
+                Ok(_) => McpResponse::without_body(),
                 Err(error) => McpResponse::error(None, &error),
             };
         }
@@ -257,13 +257,13 @@ async fn dispatch(
         SET_LEVEL if post.transport != Transport::Message => {
             set_level(&gateway.sessions, post, request).await
         }
-        method if let Some(of_content) = ContentMethod::named(method) => {
+        method if let Some(of_content) = ContentMethod::from_name(method) => {
             let (pipeline, memory) = (&gateway.pipeline, gateway.memory.as_ref());
             content::answer(pipeline, memory, post, request, version, of_content, slot).await
         }
         // The notifications are sent on a stream, which the plain endpoint does not have.
         method
-            if let Some(subscribe) = SubscriptionMethod::named(method)
+            if let Some(subscribe) = SubscriptionMethod::from_name(method)
                 && post.transport != Transport::Message =>
         {
             let (watcher, memory) = (&gateway.resource_watcher, gateway.listeners.memory());
@@ -281,7 +281,7 @@ async fn dispatch(
             let memory = memory.ok_or_else(|| RpcError::unknown_method(method, version))?;
             memory.answer(post, request, version, of_memory).await
         }
-        method if let Some(of_tasks) = tasks::TaskMethod::named(method) => {
+        method if let Some(of_tasks) = tasks::TaskMethod::from_name(method) => {
             tasks::answer(&gateway.pipeline, post, request, version, of_tasks, slot).await
         }
         method if let Some(of_approvals) = ApprovalMethod::from_name(method) => {
@@ -348,7 +348,7 @@ async fn call_tool(
         .await?;
     // A client that cancelled the call expects no answer.
     Ok(if under_way.cancel.is_cancelled() {
-        McpResponse::accepted()
+        McpResponse::without_body()
     } else {
         answer
     })
@@ -369,7 +369,7 @@ async fn set_level(
     }
     let params = request.raw_params();
     let params = params.and_then(|params| object::<SetLevelParams<'_>>(params.get()));
-    let level = params.and_then(|params| LogLevel::named(&params.level));
+    let level = params.and_then(|params| LogLevel::from_name(&params.level));
     let level = level.ok_or_else(|| {
         RpcError::invalid_params(
             "`params.level` must be debug, info, notice, warning, error, critical, alert or emergency",

@@ -24,7 +24,7 @@ pub(super) struct CallApproval {
 
 impl CallApproval {
     /// Returns the approval that an earlier step of the call used up.
-    pub(super) fn continued(given: Option<SignedApproval>) -> Self {
+    pub(super) fn from_earlier_step(given: Option<SignedApproval>) -> Self {
         Self { given, id: None }
     }
 

@@ -162,7 +162,7 @@ impl CallAuthorizer<'_> {
 
     /// Returns the rejection of a call that the policy service did not decide.
     fn authorization_rejection(&self, error: &CallError) -> Rejection {
-        let answer = self.services.discovery.authority().undecided(error);
+        let answer = self.services.discovery.authority().undecided_error(error);
         match error.reason() {
             ErrorReason::TokenRefused => Rejection::Scope(answer),
             _ => Rejection::NotAttempted(answer),

@@ -347,7 +347,7 @@ impl GovernedCall {
 
 /// Counts and logs the outcome. Metrics do not show the name of an entry that is hidden from its caller.
 fn report_outcome(method: &'static str, outcome: &Outcome, is_hidden: bool) {
-    measures::ended(outcome, is_hidden);
+    measures::record_ended_call(outcome, is_hidden);
     tracing::info!(
         method,
         status = outcome.status.as_str(),

@@ -189,7 +189,7 @@ impl CallPipeline {
     ) -> (CallId, BoxFuture<'static, ()>) {
         let (call_id, request_span) = (CallId::new(&self.services.ambient), Span::current());
         let pipeline = Arc::clone(self);
-        let approval = CallApproval::continued(resume_point.approval.take());
+        let approval = CallApproval::from_earlier_step(resume_point.approval.take());
         let under_way = self.calls.token();
         let call = async move {
             let _under_way = under_way;

@@ -114,7 +114,7 @@ impl ResumePoint {
     }
 
     /// Creates a point that continues once the client answers `awaited`.
-    pub(super) fn awaiting(
+    pub(super) fn for_input(
         awaited: AwaitedInput,
         rounds: usize,
         approval: Option<SignedApproval>,

@@ -51,6 +51,6 @@ impl SuspendedCall {
         };
         let approval = self.approval.as_deref();
         let approval = approval.and_then(SignedApproval::from_base64);
-        Some(ResumePoint::awaiting(awaited, self.rounds, approval))
+        Some(ResumePoint::for_input(awaited, self.rounds, approval))
     }
 }

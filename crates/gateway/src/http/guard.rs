@@ -111,7 +111,7 @@ impl HttpGuard {
             .map_err(|refused| HttpRefusal {
                 reason: refused.reason(),
                 subject: String::new(),
-                response: Box::new(self.metadata.unauthorized(&refused, request)),
+                response: Box::new(self.metadata.challenge(&refused, request)),
             })?;
         let caller = verified.caller;
         let metadata = self.metadata.url(metadata::resource_of(request));

@@ -77,7 +77,7 @@ impl ResourceMetadata {
     }
 
     /// Returns a 401 response that tells the client how to obtain a token (RFC 6750 §3, RFC 9728 §5.1).
-    pub(super) fn unauthorized(&self, refusal: &TokenRefusal, request: &Parts) -> Response {
+    pub(super) fn challenge(&self, refusal: &TokenRefusal, request: &Parts) -> Response {
         let metadata = self.url(resource_of(request));
         let required = self.required_scopes.iter().cloned();
         let scope = required.collect::<Scopes>().to_string();

@@ -157,7 +157,8 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
 /// Returns the response that refuses a request before its message was read: an HTTP status, and a JSON-RPC error with the
 /// reason, because clients display the error.
 fn problem(status: StatusCode, reason: Reason, description: &str) -> Response {
-    McpResponse::error(None, &RpcError::unread(status, reason, description)).into_response()
+    let error = RpcError::for_unread_request(status, reason, description);
+    McpResponse::error(None, &error).into_response()
 }
 
 /// Returns the response for a path that does not exist.

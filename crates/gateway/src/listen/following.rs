@@ -71,7 +71,7 @@ impl ConversationFeed {
             ConversationSelection::Chosen {
                 list,
                 conversations,
-            } => Self::chosen(receiver, list, conversations),
+            } => Self::for_conversations(receiver, list, conversations),
             ConversationSelection::Subscribed { session } => Self {
                 subscriptions: Some(SessionSubscriptions {
                     caller: Arc::clone(caller),
@@ -79,12 +79,12 @@ impl ConversationFeed {
                     memory: conversations.memory().clone(),
                     read: None,
                 }),
-                ..Self::chosen(receiver, true, Vec::new())
+                ..Self::for_conversations(receiver, true, Vec::new())
             },
         }
     }
 
-    fn chosen(
+    fn for_conversations(
         receiver: UpdateReceiver,
         list: bool,
         conversations: Vec<(ConversationId, String)>,

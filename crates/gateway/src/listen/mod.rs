@@ -123,12 +123,12 @@ impl Listeners {
         was_away: bool,
     ) -> Result<BoxStream<'static, Bytes>, RpcError> {
         let caller = Arc::clone(&client.caller);
-        let offered = client.watcher.discovery().offered(&client.view);
+        let offered = client.watcher.discovery().offered_content(&client.view);
         let mut script = StreamScript::of_get(session, offered);
         if was_away {
             script = script.after_absence(&self.subscribed_conversations(&caller, session).await);
         }
-        let script = script.hearing(client.subscribed(session, offered, was_away));
+        let script = script.with_resources(client.follow_session(session, offered, was_away));
         self.listen(&caller, script)
     }
 
@@ -204,7 +204,7 @@ impl Listeners {
     }
 
     /// Returns the token that is cancelled when all streams are to end.
-    pub(crate) fn draining(&self) -> CancellationToken {
+    pub(crate) fn drain_token(&self) -> CancellationToken {
         self.draining.clone()
     }
 
@@ -312,7 +312,7 @@ pub(crate) async fn listen(
     post: &Post,
     request: &JsonRpcRequest<'_>,
 ) -> Result<McpResponse, RpcError> {
-    let offered = watcher.discovery().offered(&post.view);
+    let offered = watcher.discovery().offered_content(&post.view);
     let subscription = ListenRequest::parse(request)?;
     let uris = subscription.of_sources(offered);
     let resources = if uris.is_empty() {
@@ -322,7 +322,7 @@ pub(crate) async fn listen(
         let place = listeners.place(post.caller.subject());
         let _place = place.ok_or_else(RpcError::too_many_streams)?;
         let client = ListeningClient::for_post(watcher, post, LISTEN);
-        Some(ResourceChanges::chosen(client, uris).await)
+        Some(ResourceChanges::for_uris(client, uris).await)
     };
     let tasks = tasks::follow(pipeline, post, request, subscription.tasks()).await?;
     let script = StreamScript::of_subscription(subscription, offered, resources, tasks);

@@ -150,7 +150,7 @@ impl StreamScript {
     }
 
     /// Adds the changes of resources of sources.
-    pub(crate) fn hearing(self, resources: Option<ResourceChanges>) -> Self {
+    pub(crate) fn with_resources(self, resources: Option<ResourceChanges>) -> Self {
         Self { resources, ..self }
     }
 

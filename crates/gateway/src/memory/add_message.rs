@@ -44,7 +44,7 @@ impl MemoryOperation for AddMessage {
             vec![SubmittedMessage::parse(params)?]
         };
         Ok(Self {
-            id: params.required("conversation_id")?,
+            id: params.parse_required("conversation_id")?,
             turn,
             messages,
             alone: list.is_none(),
@@ -86,7 +86,7 @@ impl MemoryOperation for AddMessage {
 fn turn(fields: &ObjectMembers<'_>) -> Result<(TurnId, TurnState), RpcError> {
     fields.only(&["id", "state"])?;
     Ok((
-        fields.required("id")?,
+        fields.parse_required("id")?,
         fields.required_word("state", TurnState::ALL, TurnState::as_str)?,
     ))
 }
@@ -134,7 +134,7 @@ async fn tools(
     let visible = authority.visible(caller, named().map(|tool| &tool.facts));
     let visible = visible
         .await
-        .map_err(|error| MemoryRejection::neighbour(authority.undecided(&error)))?;
+        .map_err(|error| MemoryRejection::neighbour(authority.undecided_error(&error)))?;
     for (message, tool) in given.iter().zip(&tools) {
         if let (Some(call), Some(tool)) = (&message.tool, tool)
             && !visible.iter().any(|name| *name == tool.facts.name.as_str())

@@ -16,7 +16,7 @@ impl MemoryOperation for ClearConversation {
     fn parse(params: &ObjectMembers<'_>) -> Result<Self, RpcError> {
         params.only(&["conversation_id"])?;
         Ok(Self {
-            id: params.required("conversation_id")?,
+            id: params.parse_required("conversation_id")?,
         })
     }
 

@@ -23,7 +23,7 @@ impl MemoryOperation for GetContext {
     fn parse(params: &ObjectMembers<'_>) -> Result<Self, RpcError> {
         params.only(&["conversation_id", "max_messages", "max_tokens"])?;
         Ok(Self {
-            id: params.required("conversation_id")?,
+            id: params.parse_required("conversation_id")?,
             max_messages: params.count("max_messages", MAX_MESSAGES)?.unwrap_or(20),
             max_tokens: params.count("max_tokens", u32::MAX)?.unwrap_or(0),
         })

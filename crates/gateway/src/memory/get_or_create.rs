@@ -17,7 +17,7 @@ impl MemoryOperation for GetOrCreate {
     fn parse(params: &ObjectMembers<'_>) -> Result<Self, RpcError> {
         params.only(&["conversation_id"])?;
         Ok(Self {
-            id: params.parsed("conversation_id")?,
+            id: params.parse_optional("conversation_id")?,
         })
     }
 

@@ -18,8 +18,8 @@ impl MemoryOperation for GetTurn {
     fn parse(params: &ObjectMembers<'_>) -> Result<Self, RpcError> {
         params.only(&["conversation_id", "turn_id"])?;
         Ok(Self {
-            id: params.required("conversation_id")?,
-            turn: params.required("turn_id")?,
+            id: params.parse_required("conversation_id")?,
+            turn: params.parse_required("turn_id")?,
         })
     }
 

@@ -43,7 +43,7 @@ impl MemoryOperation for ListResources {
     const METHOD: MemoryMethod = MemoryMethod::List;
 
     fn parse(params: &ObjectMembers<'_>) -> Result<Self, RpcError> {
-        let cursor = match params.parsed("cursor")? {
+        let cursor = match params.parse_optional("cursor")? {
             Some(Cursor::Memory(cursor)) => cursor,
             // A cursor of the resources before the conversations may be left over from a time when sources offered any.
             None | Some(Cursor::After(_)) => String::new(),

@@ -75,7 +75,7 @@ impl SubmittedMessage {
         }
         Ok(Self {
             message: NewMessage {
-                id: fields.parsed("message_id")?,
+                id: fields.parse_optional("message_id")?,
                 author: fields.text("author")?.unwrap_or_default(),
                 calls,
                 is_error,
@@ -108,7 +108,7 @@ fn arguments(fields: &ObjectMembers<'_>) -> Result<Bytes, RpcError> {
 }
 
 /// Checks arguments that a model wrote: an object, or a string of any content.
-fn written(call: &ObjectMembers<'_>) -> Result<(), RpcError> {
+fn check_arguments(call: &ObjectMembers<'_>) -> Result<(), RpcError> {
     match call.value("arguments").map(RawValue::get) {
         Some(text) if !text.starts_with(['{', '"']) => {
             Err(call.wrong("arguments", "must be an object or a string"))
@@ -127,7 +127,7 @@ fn calls(fields: &ObjectMembers<'_>) -> Result<Bytes, RpcError> {
         call.only(&["id", "name", "arguments"])?;
         call.required_text("id")?;
         call.required_text("name")?;
-        written(call)?;
+        check_arguments(call)?;
     }
     if calls.is_empty() {
         return Ok(Bytes::new());

@@ -23,7 +23,7 @@ impl MemoryOperation for ReadResource {
 
     fn parse(params: &ObjectMembers<'_>) -> Result<Self, RpcError> {
         Ok(Self {
-            uri: params.required("uri")?,
+            uri: params.parse_required("uri")?,
         })
     }
 

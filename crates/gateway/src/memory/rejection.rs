@@ -56,7 +56,7 @@ impl From<CallError> for MemoryRejection {
                     .because(Reason::UNKNOWN_CONVERSATION),
             ),
             ErrorReason::Overloaded => {
-                Self::neighbour(RpcError::overloaded(false, NEIGHBOUR_PAUSE))
+                Self::neighbour(RpcError::for_overload(false, NEIGHBOUR_PAUSE))
             }
             ErrorReason::InvalidMessage => {
                 refused(Status::InvalidArguments, Reason::INVALID_PARAMS)

@@ -24,7 +24,7 @@ impl MemoryOperation for SearchMessages {
         params.only(&["query", "conversation_id", "limit"])?;
         Ok(Self {
             query: params.required_text("query")?,
-            id: params.parsed("conversation_id")?,
+            id: params.parse_optional("conversation_id")?,
             limit: params.count("limit", MAX_HITS)?.unwrap_or(20),
         })
     }

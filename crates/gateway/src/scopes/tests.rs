@@ -6,7 +6,7 @@ fn rules(written: serde_json::Value) -> ScopesConfig {
     serde_json::from_value(written).unwrap()
 }
 
-fn holding(scopes: &str, rules: &Arc<ScopesConfig>) -> TokenAccess {
+fn create_access(scopes: &str, rules: &Arc<ScopesConfig>) -> TokenAccess {
     let scopes = scopes.split(' ').map(ToOwned::to_owned).collect();
     let metadata = "https://mcp.example/metadata".to_owned();
     TokenAccess::new(Arc::new(scopes), rules, metadata)
@@ -19,17 +19,17 @@ fn a_scope_counts_as_those_it_includes_whatever_leads_back() {
         "includes": { "admin": ["write"], "write": ["read", "admin"], "other": [] },
     })));
     for good in ["read", "write", "admin", "other read"] {
-        holding(good, &rules).check_required().unwrap();
+        create_access(good, &rules).check_required().unwrap();
     }
     for bad in ["", "other", "rea", "Read"] {
-        let refused = holding(bad, &rules).check_required().unwrap_err();
+        let refused = create_access(bad, &rules).check_required().unwrap_err();
         assert_eq!(refused.reason().as_str(), "insufficient_scope", "{bad}");
     }
 }
 
 #[test]
 fn whoever_needs_none_is_asked_for_none() {
-    holding("", &Arc::default()).check_required().unwrap();
+    create_access("", &Arc::default()).check_required().unwrap();
 }
 
 #[test]

@@ -54,7 +54,7 @@ impl SseSession {
     }
 
     /// Returns the capabilities that the client declared.
-    pub(crate) fn declared(&self) -> DeclaredCapabilities {
+    pub(crate) fn declared_capabilities(&self) -> DeclaredCapabilities {
         lock(&self.declared).clone()
     }
 

@@ -131,7 +131,7 @@ impl StreamableSessions {
             id,
             version: agreed,
             declared: sealed.declared,
-            log_level: held.log_level.as_deref().and_then(LogLevel::named),
+            log_level: held.log_level.as_deref().and_then(LogLevel::from_name),
         })))
     }
 

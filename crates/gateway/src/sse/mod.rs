@@ -28,7 +28,7 @@ use wardgate_domain::{Ambient, Reason};
 use wardgate_gateway_record::CallRecorder;
 use wardgate_gateway_store::{Purpose, Sealer};
 use wardgate_json::scan;
-use wardgate_mcp_server::{McpResponse, RpcError, cancelled};
+use wardgate_mcp_server::{McpResponse, RpcError, cancelled_request_id};
 
 use crate::config::Config;
 use crate::dispatch;
@@ -121,9 +121,9 @@ impl SseTransport {
         post: &mut Post,
         query: Option<&str>,
     ) -> Result<MessageTarget, RpcError> {
-        let id = session_id(query).ok_or_else(unknown)?;
+        let id = session_id(query).ok_or_else(unknown_session_error)?;
         let opened = self.sealer.open(Purpose::SseStream, &post.caller, "", id);
-        let place: StreamLocation = opened.ok_or_else(unknown)?;
+        let place: StreamLocation = opened.ok_or_else(unknown_session_error)?;
         if let Some(ip) = relay::client_ip(&self.sealer, post) {
             post.client_ip = ip;
         }
@@ -132,7 +132,7 @@ impl SseTransport {
         }
         let is_here = |url: &String| self.advertise.as_ref() == Some(url);
         let elsewhere = place.replica.filter(|url| !is_here(url));
-        let url = elsewhere.ok_or_else(unknown)?;
+        let url = elsewhere.ok_or_else(unknown_session_error)?;
         let relayed = self.relay.forward(&self.sealer, post, &url, id).await;
         relayed.map(MessageTarget::Relayed)
     }
@@ -165,7 +165,7 @@ pub(crate) async fn accept_message(
             return refuse(recorder, &post, &error);
         }
     };
-    if let Some(id) = cancelled(text) {
+    if let Some(id) = cancelled_request_id(text) {
         session.cancel(id);
     }
     let Ok(turn) = timeout(TURN, session.turn()).await else {
@@ -185,7 +185,7 @@ pub(crate) async fn accept_message(
     };
     // The task is tracked with the calls, so that a shutdown waits for the answer too.
     calls.spawn(answering.in_current_span());
-    McpResponse::accepted().into_response()
+    McpResponse::without_body().into_response()
 }
 
 /// Returns the value of `session_id` in a query. Ids need no percent-decoding.
@@ -196,8 +196,8 @@ fn session_id(query: Option<&str>) -> Option<&str> {
         .map(|pair| pair.1)
 }
 
-fn unknown() -> RpcError {
-    RpcError::unread(
+fn unknown_session_error() -> RpcError {
+    RpcError::for_unread_request(
         StatusCode::NOT_FOUND,
         Reason::UNKNOWN_STREAM,
         "The stream does not exist. Open one with GET /sse, and send messages to the address that it contains. If several gateways share \

@@ -60,7 +60,7 @@ impl MessageRelay {
         id: &str,
     ) -> Result<Response, RpcError> {
         if post.headers.contains_key(RELAYED) {
-            return Err(super::unknown());
+            return Err(super::unknown_session_error());
         }
         let mark = sealer.seal(Purpose::SseRelay, &post.caller, "", &post.client_ip);
         let mark = mark.and_then(|mark| HeaderValue::try_from(mark).ok());
@@ -79,7 +79,7 @@ impl MessageRelay {
             unreachable()
         })?;
         if response.status() == StatusCode::ACCEPTED {
-            return Ok(McpResponse::accepted().into_response());
+            return Ok(McpResponse::without_body().into_response());
         }
         refusal(response).await.ok_or_else(unreachable)
     }
@@ -106,7 +106,7 @@ async fn refusal(mut response: reqwest::Response) -> Option<Response> {
 }
 
 fn unreachable() -> RpcError {
-    RpcError::unread(
+    RpcError::for_unread_request(
         StatusCode::BAD_GATEWAY,
         Reason::STREAM_UNREACHABLE,
         "The gateway of this stream cannot be reached. Open another stream with GET /sse.",

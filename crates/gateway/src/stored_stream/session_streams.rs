@@ -114,7 +114,7 @@ impl SessionStreams {
         &self.session
     }
 
-    pub(super) fn all(&self) -> &Arc<StreamStore> {
+    pub(super) fn stream_store(&self) -> &Arc<StreamStore> {
         &self.all
     }
 

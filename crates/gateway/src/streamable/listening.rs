@@ -61,7 +61,7 @@ pub(crate) async fn listen(
     let first = listener.primer();
     let rest = stream::unfold((events, listener), async |(mut events, listener)| {
         let words = events.next().await?;
-        let words = listener.say(&words).await?;
+        let words = listener.add_event_ids(&words).await?;
         Some((words, (events, listener)))
     });
     Ok(listen::answer_with(stream::iter(first).chain(rest).boxed()))
@@ -86,7 +86,7 @@ impl SessionListener {
     }
 
     /// Adds an id to each event of `words`. Returns `None` if the session has a newer stream or has ended.
-    async fn say(&self, words: &Bytes) -> Option<Bytes> {
+    async fn add_event_ids(&self, words: &Bytes) -> Option<Bytes> {
         if !self.streams.is_listening(self.number).await {
             return None;
         }

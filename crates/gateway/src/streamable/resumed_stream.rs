@@ -50,7 +50,7 @@ pub(super) async fn resume(
     match allows_replay(discovery, &replay_grant, &client, version).await {
         Ok(true) => {}
         Ok(false) => return Err(RpcError::unknown_event()),
-        Err(DecisionUnavailable) => return Err(RpcError::undecided()),
+        Err(DecisionUnavailable) => return Err(RpcError::undecided_stream()),
     }
     let place = listeners.place(client.caller.subject());
     let stream = ResumedStream {
@@ -58,7 +58,7 @@ pub(super) async fn resume(
         streams,
         id,
         after,
-        draining: listeners.draining(),
+        draining: listeners.drain_token(),
         token_ends: listeners.until_token_ends(&client.caller),
         client,
         replay_grant,

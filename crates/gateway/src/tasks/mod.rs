@@ -44,7 +44,7 @@ impl TaskMethod {
     ];
 
     /// Returns the method of this name.
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         let mut methods = Self::ALL.into_iter();
         methods.find(|method| method.as_str() == name)
     }
@@ -60,7 +60,7 @@ impl TaskMethod {
 }
 
 /// Returns the error for a task whose id cannot be opened, that no longer exists, or that is not for the caller: all alike.
-fn unknown() -> RpcError {
+fn unknown_task_error() -> RpcError {
     RpcError::invalid_params("unknown `taskId`").because(task_request::UNKNOWN)
 }
 
@@ -83,13 +83,13 @@ pub(crate) async fn answer(
     if !are_declared(meta.capabilities()) {
         return Err(RpcError::missing_capability(NEEDED));
     }
-    let handle = handle.ok_or_else(unknown)?;
+    let handle = handle.ok_or_else(unknown_task_error)?;
     let responses = match method.0 {
         TaskStep::Update => responses(post, request)?,
         TaskStep::Get | TaskStep::Cancel => Bytes::new(),
     };
     let arguments = match services.task_handles.arguments(&handle, &post.caller).await {
-        Ok(arguments) => arguments.ok_or_else(unknown)?,
+        Ok(arguments) => arguments.ok_or_else(unknown_task_error)?,
         Err(StoreUnavailable) => return Err(RpcError::store_unavailable()),
     };
     let task_request = TaskRequest {

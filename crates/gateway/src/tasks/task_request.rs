@@ -16,7 +16,7 @@ use wardgate_rpc::client::{
     CallError, CallEvent, CallTool, ResultFacts, Resumption, Task, TaskStep, ToolResult,
 };
 
-use super::{TaskMethod, unknown};
+use super::{TaskMethod, unknown_task_error};
 use crate::call_tool;
 use crate::catalogue::{CatalogueIndex, Tool, View};
 use crate::governed_call::{
@@ -175,7 +175,7 @@ impl Operation for TaskRequest {
         let (output, recorded) = match ending {
             AnswerContent::Completed(output, recorded) => (output, recorded),
             AnswerContent::Rejected(rejection, recorded) => {
-                return reply.error(rejection, recorded, unknown);
+                return reply.error(rejection, recorded, unknown_task_error);
             }
         };
         match &output.result {

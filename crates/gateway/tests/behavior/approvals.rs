@@ -65,7 +65,7 @@ async fn approve(world: &World, token: &str, id: &str) -> Reply {
 }
 
 /// Returns method, status, reason and approval of each recorded outcome. Tool calls have no method.
-fn recorded(world: &World) -> Vec<(String, Status, String, Option<String>)> {
+fn recorded_outcomes(world: &World) -> Vec<(String, Status, String, Option<String>)> {
     let outcomes = world.audit.outcomes.entries();
     let outcomes = outcomes.into_iter().map(|it| {
         let approval = it.call.approval_id.map(|id| id.to_string());
@@ -125,7 +125,7 @@ async fn a_call_waits_for_somebody_elses_approval_and_then_runs_once() {
         "approval_required".to_owned(),
         own.clone(),
     );
-    let recorded = recorded(&world);
+    let recorded = recorded_outcomes(&world);
     assert_eq!(recorded[0], required);
     assert_eq!(recorded[1], required);
     let of = |method: &str| (method.to_owned(), Status::Ok, String::new(), own.clone());
@@ -172,7 +172,7 @@ async fn of_two_decisions_at_once_one_counts_and_the_record_says_which() {
     );
     let counted = [&approved, &refused].map(|reply| reply.code() == 0);
     assert!(counted[0] != counted[1], "{approved:?} {refused:?}");
-    let recorded = recorded(&world);
+    let recorded = recorded_outcomes(&world);
     let decided = recorded.iter().filter(|it| it.0.starts_with("approvals/"));
     let of_winner = decided.filter(|it| it.1 == Status::Ok).map(|it| &*it.0);
     let winner = if counted[0] {
@@ -187,7 +187,8 @@ async fn of_two_decisions_at_once_one_counts_and_the_record_says_which() {
 async fn nothing_but_the_arguments_that_were_approved_reaches_the_tool() {
     let world = world(by_managers()).await;
     let more = r#","inputResponses":{"beneficiary":{}}"#;
-    let asked = async || Reply::to(input_required::calling(&world, "writes", "{}", more)).await;
+    let asked =
+        async || Reply::to(input_required::call_request(&world, "writes", "{}", more)).await;
     let id = waits(&asked().await);
     approve(&world, &manager(&world), &id).await;
     assert!(asked().await.is_released());
@@ -208,7 +209,7 @@ async fn a_refusal_stands_and_is_on_record() {
     assert_eq!(world.tool_runner.asked.count(), 0);
     let again = approve(&world, &manager(&world), &id).await;
     assert_eq!(again.at("/error/data/reason"), "unknown_approval");
-    let recorded = recorded(&world);
+    let recorded = recorded_outcomes(&world);
     let of = |at: usize| {
         (
             &*recorded[at].0,
@@ -245,7 +246,7 @@ async fn nobody_approves_their_own_call_nor_without_the_role() {
         assert_eq!(reply.text, unknown.text);
     }
     assert_eq!(world.tool_runner.asked.count(), 0);
-    let denied = recorded(&world)
+    let denied = recorded_outcomes(&world)
         .into_iter()
         .filter(|it| it.2 == "approver_refused");
     assert_eq!(denied.count(), 1, "who tried is on record");
@@ -281,15 +282,18 @@ async fn a_decision_that_cannot_be_recorded_does_not_count() {
     assert_eq!(world.tool_runner.asked.count(), 0);
 }
 
-async fn elicited(world: &World, more: &str) -> Reply {
+async fn call_with_form(world: &World, more: &str) -> Reply {
     let arguments = "{\"to\":\"a\u{202e}b\"}";
-    Reply::to(input_required::calling(world, "writes", arguments, more)).await
+    Reply::to(input_required::call_request(
+        world, "writes", arguments, more,
+    ))
+    .await
 }
 
 #[tokio::test]
 async fn a_modern_client_asks_its_user_and_comes_back_with_the_approval() {
     let world = world(by_caller()).await;
-    let first = elicited(&world, "").await;
+    let first = call_with_form(&world, "").await;
     let form = first.at("/result/inputRequests/approval");
     assert_eq!(form["method"], "elicitation/create");
     let message = form["params"]["message"].as_str().unwrap().to_owned();
@@ -299,13 +303,13 @@ async fn a_modern_client_asks_its_user_and_comes_back_with_the_approval() {
     assert_eq!(world.tool_runner.asked.count(), 0);
 
     let accepted = r#"{"approval":{"action":"accept","content":{}}}"#;
-    let second = elicited(&world, &goes_on(&state, accepted)).await;
+    let second = call_with_form(&world, &goes_on(&state, accepted)).await;
     assert!(second.is_released());
-    let again = elicited(&world, &goes_on(&state, accepted)).await;
+    let again = call_with_form(&world, &goes_on(&state, accepted)).await;
     assert!(again.is_unknown("requestState"), "{again:?}");
     assert_eq!(world.tool_runner.asked.count(), 1);
 
-    let recorded = recorded(&world);
+    let recorded = recorded_outcomes(&world);
     let of = |at: usize| (&*recorded[at].0, &*recorded[at].2);
     assert_eq!(of(0), ("", "input_required"));
     assert_eq!(of(1), ("approvals/approve", ""));
@@ -316,14 +320,14 @@ async fn a_modern_client_asks_its_user_and_comes_back_with_the_approval() {
 #[tokio::test]
 async fn what_was_approved_under_other_policies_is_asked_anew() {
     let world = world(by_caller()).await;
-    let earlier = state(&elicited(&world, "").await);
+    let earlier = state(&call_with_form(&world, "").await);
     world.policy.change(b"other policies");
     let accepted = r#"{"approval":{"action":"accept","content":{}}}"#;
-    let anew = elicited(&world, &goes_on(&earlier, accepted)).await;
+    let anew = call_with_form(&world, &goes_on(&earlier, accepted)).await;
     let anew = state(&anew);
     assert_eq!(world.tool_runner.asked.count(), 0);
     assert!(
-        elicited(&world, &goes_on(&anew, accepted))
+        call_with_form(&world, &goes_on(&anew, accepted))
             .await
             .is_released()
     );
@@ -346,14 +350,14 @@ async fn what_was_approved_under_other_policies_is_asked_anew() {
 async fn a_declined_call_does_not_run_whatever_the_policies_say_by_then() {
     let world = world(by_caller()).await;
     let declined = r#"{"approval":{"action":"decline"}}"#;
-    let under_others = state(&elicited(&world, "").await);
+    let under_others = state(&call_with_form(&world, "").await);
     world.policy.change(b"other policies");
-    let refused = elicited(&world, &goes_on(&under_others, declined)).await;
+    let refused = call_with_form(&world, &goes_on(&under_others, declined)).await;
     assert_eq!(refused.at("/error/data/reason"), "approval_refused");
 
-    let needed_then = state(&elicited(&world, "").await);
+    let needed_then = state(&call_with_form(&world, "").await);
     world.policy.says(PolicyAnswer::Allow);
-    let refused = elicited(&world, &goes_on(&needed_then, declined)).await;
+    let refused = call_with_form(&world, &goes_on(&needed_then, declined)).await;
     assert_eq!(refused.at("/error/data/reason"), "approval_refused");
     assert_eq!(world.tool_runner.asked.count(), 0);
 }
@@ -366,12 +370,12 @@ async fn whoever_declines_their_own_call_has_refused_it() {
         r#"{"approval":{"action":"cancel"}}"#,
         "{}",
     ] {
-        let state = state(&elicited(&world, "").await);
-        let refused = elicited(&world, &goes_on(&state, answer)).await;
+        let state = state(&call_with_form(&world, "").await);
+        let refused = call_with_form(&world, &goes_on(&state, answer)).await;
         assert_eq!(refused.at("/error/data/reason"), "approval_refused");
     }
     assert_eq!(world.tool_runner.asked.count(), 0);
-    let recorded = recorded(&world);
+    let recorded = recorded_outcomes(&world);
     assert_eq!(
         (&*recorded[1].0, recorded[1].1),
         ("approvals/refuse", Status::Ok)
@@ -436,22 +440,25 @@ async fn a_client_without_elicitation_is_told_how_its_user_approves() {
 #[tokio::test]
 async fn a_tool_that_asks_for_more_goes_on_by_the_approval_it_began_with() {
     let world = world(by_caller()).await;
-    let state = state(&elicited(&world, "").await);
+    let state = state(&call_with_form(&world, "").await);
     input_required::asks(&world, ASK);
     let accepted = r#"{"approval":{"action":"accept","content":{}}}"#;
-    let asked = elicited(&world, &goes_on(&state, accepted)).await;
+    let asked = call_with_form(&world, &goes_on(&state, accepted)).await;
     let state = input_required::state(&asked);
     assert!(
         asked.at("/result/inputRequests/who").is_object(),
         "{asked:?}"
     );
-    let done = elicited(
+    let done = call_with_form(
         &world,
         &goes_on(&state, r#"{"who":{"action":"accept","content":{}}}"#),
     )
     .await;
     assert!(done.is_released());
-    let approvals: BTreeSet<_> = recorded(&world).into_iter().filter_map(|it| it.3).collect();
+    let approvals: BTreeSet<_> = recorded_outcomes(&world)
+        .into_iter()
+        .filter_map(|it| it.3)
+        .collect();
     assert_eq!(approvals.len(), 1, "one approval for all of it");
 }
 

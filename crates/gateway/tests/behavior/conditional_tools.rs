@@ -27,7 +27,7 @@ async fn world_with(conditional: pb::Tool, able: &Value) -> World {
         .tool_runner
         .configure(vec![listed_tool("reads", &definition()), conditional]);
     until_true("the gateway knows the tools", async || {
-        listed(&world, MODERN, able).await.len() == 2
+        list_tools(&world, MODERN, able).await.len() == 2
     })
     .await;
     world
@@ -62,7 +62,7 @@ async fn request(
     within(request, &session)
 }
 
-async fn listed(world: &World, version: &str, capabilities: &Value) -> Vec<String> {
+async fn list_tools(world: &World, version: &str, capabilities: &Value) -> Vec<String> {
     let list = request(world, version, capabilities, "tools/list", json!({})).await;
     let list = Reply::to(list).await.at("/result/tools");
     let tools = list.as_array().into_iter().flatten();
@@ -71,7 +71,7 @@ async fn listed(world: &World, version: &str, capabilities: &Value) -> Vec<Strin
         .collect()
 }
 
-async fn called(world: &World, version: &str, capabilities: &Value) -> Reply {
+async fn call_tool(world: &World, version: &str, capabilities: &Value) -> Reply {
     let params = json!({ "name": "reads_elsewhere" });
     Reply::to(request(world, version, capabilities, "tools/call", params).await).await
 }
@@ -85,13 +85,13 @@ async fn a_client_is_offered_a_tool_only_if_it_declared_what_the_tool_needs() {
             json!({ "elicitation": {} }),
             json!({ "elicitation": { "form": {} }, "sampling": {} }),
         ] {
-            let names = listed(&world, version, &unable).await;
+            let names = list_tools(&world, version, &unable).await;
             assert_eq!(names, ["reads"], "{version} {unable}");
         }
         let able = json!({ "elicitation": { "url": {} }, "roots": {} });
-        let names = listed(&world, version, &able).await;
+        let names = list_tools(&world, version, &able).await;
         assert_eq!(names, ["reads", "reads_elsewhere"], "{version}");
-        let reply = called(&world, version, &able).await;
+        let reply = call_tool(&world, version, &able).await;
         assert!(reply.is_released(), "{reply:?}");
     }
 }
@@ -106,15 +106,15 @@ async fn a_tool_that_one_of_several_capabilities_shows_is_offered_to_clients_wit
     let world = world_with(conditional, &able[0]).await;
     for version in [MODERN, LEGACY] {
         for able in &able {
-            let names = listed(&world, version, able).await;
+            let names = list_tools(&world, version, able).await;
             assert_eq!(names, ["reads", "reads_elsewhere"], "{version} {able}");
-            let reply = called(&world, version, able).await;
+            let reply = call_tool(&world, version, able).await;
             assert!(reply.is_released(), "{reply:?}");
         }
-        let names = listed(&world, version, &json!({ "roots": {} })).await;
+        let names = list_tools(&world, version, &json!({ "roots": {} })).await;
         assert_eq!(names, ["reads"], "{version}");
     }
-    let reply = called(&world, MODERN, &json!({ "roots": {} })).await;
+    let reply = call_tool(&world, MODERN, &json!({ "roots": {} })).await;
     assert_eq!(reply.code(), -32021, "{reply:?}");
     assert_eq!(reply.at("/error/data/requiredCapabilities"), able[0]);
 }
@@ -123,11 +123,11 @@ async fn a_tool_that_one_of_several_capabilities_shows_is_offered_to_clients_wit
 async fn a_call_without_the_capabilities_is_refused_as_the_server_would_and_nothing_runs() {
     let world = world().await;
     let unable = json!({ "elicitation": { "form": {} } });
-    let reply = called(&world, MODERN, &unable).await;
+    let reply = call_tool(&world, MODERN, &unable).await;
     assert_eq!((reply.status, reply.code()), (400, -32021), "{reply:?}");
     let required: Value = serde_json::from_str(REQUIRED).unwrap();
     assert_eq!(reply.at("/error/data/requiredCapabilities"), required);
-    let reply = called(&world, LEGACY, &unable).await;
+    let reply = call_tool(&world, LEGACY, &unable).await;
     assert_eq!(reply.code(), -32602, "{reply:?}");
     assert_eq!(reply.at("/error/message"), "Unknown tool: reads_elsewhere");
     assert_eq!(world.tool_runner.asked.count(), 0);

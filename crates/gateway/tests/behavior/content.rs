@@ -7,7 +7,7 @@ use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::get_content_request::Wanted;
 
-use crate::memory::{ask, create};
+use crate::memory::{create, create_request};
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World, definition};
 use wardgate_testkit::{
     AppendBehavior, EventStreamClient, PolicyAnswer, content_response, listed_tool, tool_facts,
@@ -77,7 +77,7 @@ pub(crate) async fn world() -> World {
     world
 }
 
-fn named(request: RequestBuilder, version: &str, name: &str) -> RequestBuilder {
+fn with_name(request: RequestBuilder, version: &str, name: &str) -> RequestBuilder {
     if version == MODERN {
         request.header("mcp-name", name)
     } else {
@@ -86,14 +86,14 @@ fn named(request: RequestBuilder, version: &str, name: &str) -> RequestBuilder {
 }
 
 async fn read_resource(world: &World, version: &str, uri: &str) -> Reply {
-    let request = ask(world, version, "resources/read", &json!({ "uri": uri }));
-    Reply::to(named(request, version, uri)).await
+    let request = create_request(world, version, "resources/read", &json!({ "uri": uri }));
+    Reply::to(with_name(request, version, uri)).await
 }
 
 async fn get(world: &World, version: &str, name: &str, arguments: Value) -> Reply {
     let params = json!({ "name": name, "arguments": arguments });
-    let request = ask(world, version, "prompts/get", &params);
-    Reply::to(named(request, version, name)).await
+    let request = create_request(world, version, "prompts/get", &params);
+    Reply::to(with_name(request, version, name)).await
 }
 
 /// Returns the names in one list.
@@ -118,18 +118,24 @@ async fn what_sources_offer_is_announced_and_listed_in_every_version() {
         json!({ "tools": changes, "prompts": changes, "resources": resources, "completions": {}, "logging": {} })
     );
     for version in [MODERN, LEGACY, OLDEST] {
-        let prompts = Reply::to(ask(&world, version, "prompts/list", &json!({}))).await;
+        let prompts = Reply::to(create_request(&world, version, "prompts/list", &json!({}))).await;
         assert_eq!(names(&prompts, "prompts"), ["greet", "leave"]);
         let has_title = !prompts.at("/result/prompts/0/title").is_null();
         assert_eq!(has_title, version != OLDEST);
-        let resources = Reply::to(ask(&world, version, "resources/list", &json!({}))).await;
+        let resources = Reply::to(create_request(
+            &world,
+            version,
+            "resources/list",
+            &json!({}),
+        ))
+        .await;
         assert_eq!(
             names(&resources, "resources"),
             ["guide://door/000", "guide://door/001"]
         );
         assert!(resources.text.contains(r#""size":1.0"#), "as it is written");
         let method = "resources/templates/list";
-        let templates = Reply::to(ask(&world, version, method, &json!({}))).await;
+        let templates = Reply::to(create_request(&world, version, method, &json!({}))).await;
         assert_eq!(
             names(&templates, "resourceTemplates"),
             ["guide://room/{room}"]
@@ -155,7 +161,7 @@ async fn without_any_there_are_no_such_methods() {
         "completion/complete",
     ] {
         let params = json!({ "name": "a", "uri": "a" });
-        let request = ask(&world, MODERN, method, &params).header("mcp-name", "a");
+        let request = create_request(&world, MODERN, method, &params).header("mcp-name", "a");
         let reply = Reply::to(request).await;
         assert_eq!((reply.status, reply.code()), (404, -32601), "{method}");
     }
@@ -165,7 +171,7 @@ async fn without_any_there_are_no_such_methods() {
 async fn a_list_shows_what_the_policy_allows_and_toolsets_what_is_theirs() {
     let world = world().await;
     let resources = async |path: &str| {
-        let request = ask(&world, LEGACY, "resources/list", &json!({}))
+        let request = create_request(&world, LEGACY, "resources/list", &json!({}))
             .build()
             .unwrap();
         let mut request = request;
@@ -200,7 +206,7 @@ async fn a_long_list_has_pages_and_conversations_come_last() {
     let mut params = json!({});
     let mut pages = Vec::new();
     loop {
-        let reply = Reply::to(ask(&world, LEGACY, "resources/list", &params)).await;
+        let reply = Reply::to(create_request(&world, LEGACY, "resources/list", &params)).await;
         pages.push(names(&reply, "resources"));
         match reply.at("/result/nextCursor") {
             Value::Null => break,
@@ -213,7 +219,7 @@ async fn a_long_list_has_pages_and_conversations_come_last() {
     let all: Vec<_> = pages.concat();
     assert_eq!(all[149], "guide://door/149");
     assert!(all[150].starts_with("memory://conversation/"));
-    let templates = ask(&world, LEGACY, "resources/templates/list", &json!({}));
+    let templates = create_request(&world, LEGACY, "resources/templates/list", &json!({}));
     assert_eq!(
         names(&Reply::to(templates).await, "resourceTemplates").len(),
         2
@@ -222,7 +228,7 @@ async fn a_long_list_has_pages_and_conversations_come_last() {
     assert_eq!(conversation.code(), 0, "{conversation:?}");
     for cursor in [json!("?"), json!(""), json!(7), json!("eyJhIjoxfQ")] {
         for list in ["resources/list", "prompts/list", "resources/templates/list"] {
-            let request = ask(&world, LEGACY, list, &json!({ "cursor": cursor }));
+            let request = create_request(&world, LEGACY, list, &json!({ "cursor": cursor }));
             assert_eq!(Reply::to(request).await.code(), -32602, "{list} {cursor}");
         }
     }
@@ -300,7 +306,13 @@ async fn a_prompt_and_a_completion_are_given_too() {
         json!({ "type": "ref/resource", "uri": "guide://room/{room}" }),
     ] {
         let params = json!({ "ref": reference, "argument": { "name": "a", "value": "b" } });
-        let reply = Reply::to(ask(&world, LEGACY, "completion/complete", &params)).await;
+        let reply = Reply::to(create_request(
+            &world,
+            LEGACY,
+            "completion/complete",
+            &params,
+        ))
+        .await;
         assert_eq!(reply.code(), 0, "{reply:?}");
         let got = world.tool_runner.got.entries().pop().unwrap();
         assert!(matches!(got.wanted, Some(Wanted::Completion(_))));

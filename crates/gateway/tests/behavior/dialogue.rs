@@ -55,7 +55,7 @@ fn tells(world: &World, events: impl IntoIterator<Item = Event>) -> UnboundedSen
 }
 
 /// Returns all messages of a stream until its end.
-async fn all(mut ear: EventStreamClient) -> Vec<Value> {
+async fn read_messages(mut ear: EventStreamClient) -> Vec<Value> {
     let mut heard = Vec::new();
     while let Some(message) = ear.next_message().await {
         heard.push(message);
@@ -137,7 +137,9 @@ async fn progress_only_rises_and_what_is_no_number_is_not_said() {
     let steps = [1.0, 1.0, 0.5, f64::NAN, f64::INFINITY, 1.5, 1e18, 2.0];
     let steps = steps.map(|done| progress(done, f64::INFINITY, ""));
     let _tool = tells(&world, steps.into_iter().chain([done()]));
-    let heard = all(EventStreamClient::open(call_with(&world, MODERN, "reads", TOKEN)).await).await;
+    let heard =
+        read_messages(EventStreamClient::open(call_with(&world, MODERN, "reads", TOKEN)).await)
+            .await;
     let said: Vec<f64> = heard
         .iter()
         .filter_map(|message| message["params"]["progress"].as_f64())
@@ -253,7 +255,7 @@ async fn the_intent_is_on_record_before_the_first_word_whatever_the_tool() {
         ear.next_message().await.unwrap();
         assert_eq!(world.audit.intents.count(), before + 1);
         says.unbounded_send(done()).unwrap();
-        let heard = all(ear).await;
+        let heard = read_messages(ear).await;
         let intents = world.audit.intents.entries();
         assert_eq!(intents.len(), before + 1, "one intent is enough");
         let answered = &heard.last().unwrap()["result"]["_meta"]["dev.wardgate/callId"];
@@ -288,7 +290,7 @@ async fn an_outcome_that_cannot_be_recorded_ends_a_stream_without_the_result() {
         .audit
         .next([AppendBehavior::Fail, AppendBehavior::Fail]);
     says.unbounded_send(done()).unwrap();
-    let heard = all(ear).await;
+    let heard = read_messages(ear).await;
     assert_eq!(heard.len(), 1);
     assert_eq!(
         (&heard[0]["id"], &heard[0]["error"]["code"]),
@@ -325,7 +327,7 @@ async fn on_a_stream_of_the_first_version_progress_comes_without_words() {
         let _tool = tells(&world, [progress(1.0, 2.0, "half"), done()]);
         let params = json!({ "name": "reads", "_meta": { "progressToken": 5 } });
         client
-            .say(&world, &sse::request(9, "tools/call", &params))
+            .send_message(&world, &sse::request(9, "tools/call", &params))
             .await;
         let heard = client.ear.next_message().await.unwrap();
         assert_eq!(heard["params"]["progressToken"], 5);

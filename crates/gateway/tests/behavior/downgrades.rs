@@ -13,10 +13,10 @@ const FIRST: &str = "2024-11-05";
 const EVERY: [&str; 5] = [FIRST, OLDEST, "2025-06-18", LEGACY, MODERN];
 
 /// Returns the result of a request by a client of `version`.
-async fn asked(world: &World, version: &str, method: &str, params: Value) -> Value {
+async fn fetch_result(world: &World, version: &str, method: &str, params: Value) -> Value {
     if version == FIRST {
         let mut client = Client::connect(world, FIRST).await;
-        return client.ask(world, method, &params).await["result"].take();
+        return client.send_request(world, method, &params).await["result"].take();
     }
     let name = params["name"].as_str().map(str::to_owned);
     let members = params.to_string();
@@ -45,7 +45,7 @@ async fn a_tool_is_listed_with_what_the_version_knows() {
         }),
     );
     world.tool_runner.configure(vec![full]);
-    let list = |version| asked(&world, version, "tools/list", json!({}));
+    let list = |version| fetch_result(&world, version, "tools/list", json!({}));
     until_true("the gateway knows the tool", async || {
         list(MODERN).await["tools"][0]["name"] == "full"
     })
@@ -96,7 +96,7 @@ async fn a_result_holds_what_the_version_knows_and_says_the_rest_in_words() {
         world
             .tool_runner
             .next([RunBehavior::Give(Box::new(given()))]);
-        let called = asked(&world, version, "tools/call", json!({ "name": "reads" })).await;
+        let called = fetch_result(&world, version, "tools/call", json!({ "name": "reads" })).await;
         let contents = called["content"].as_array().unwrap();
         let kinds = contents.iter().map(|block| block["type"].as_str().unwrap());
         assert_eq!(kinds.collect::<Vec<_>>(), expected, "{version}");
@@ -119,7 +119,7 @@ async fn a_prompt_holds_what_the_version_knows() {
     for version in EVERY {
         let given = Ok(content_response(link));
         world.tool_runner.gives.lock().unwrap().push_back(given);
-        let got = asked(&world, version, "prompts/get", json!({ "name": "greet" })).await;
+        let got = fetch_result(&world, version, "prompts/get", json!({ "name": "greet" })).await;
         let kind = if [FIRST, OLDEST].contains(&version) {
             "text"
         } else {

@@ -12,7 +12,7 @@ use wardgate_testkit::{AppendBehavior, PATIENCE, RunBehavior};
 async fn a3_a_modern_client_that_hangs_up_cancels_its_call_and_the_record_says_so() {
     let world = World::start().await;
     world.tool_runner.next([RunBehavior::Hang]);
-    let call = world.calling(MODERN, "writes");
+    let call = world.spawn_call(MODERN, "writes");
     let ran = world.tool_runner.asked.reaches(1).await.swap_remove(0);
     call.abort();
     assert_eq!(world.tool_runner.dropped.reaches(1).await, [&*ran.call_id]);
@@ -32,11 +32,11 @@ async fn a_legacy_client_that_hangs_up_cancels_nothing() {
         world
             .tool_runner
             .next([RunBehavior::Hold(held), RunBehavior::Hang]);
-        let legacy = world.calling(version, "reads");
+        let legacy = world.spawn_call(version, "reads");
         let ran = world.tool_runner.asked.reaches(before + 1).await;
         legacy.abort();
         // A modern client disconnects later. Once that is noticed, the earlier disconnect was noticed as well.
-        let modern = world.calling(MODERN, "reads");
+        let modern = world.spawn_call(MODERN, "reads");
         world.tool_runner.asked.reaches(before + 2).await;
         modern.abort();
         let ended = world.audit.outcomes.reaches(outcomes + 1).await;
@@ -58,12 +58,12 @@ async fn a_modern_client_that_hangs_up_before_the_run_starts_nothing() {
     let world = World::start().await;
     let (release, held) = oneshot::channel();
     world.audit.next([AppendBehavior::keep_after(held)]);
-    let call = world.calling(MODERN, "writes");
+    let call = world.spawn_call(MODERN, "writes");
     world.audit.attempts.reaches(1).await;
     call.abort();
     // A second client disconnects later. Once that is noticed, the first disconnect was noticed as well.
     world.tool_runner.next([RunBehavior::Hang]);
-    let later = world.calling(MODERN, "reads");
+    let later = world.spawn_call(MODERN, "reads");
     world.tool_runner.asked.reaches(1).await;
     later.abort();
     world.audit.outcomes.reaches(1).await;
@@ -81,7 +81,7 @@ async fn a_gateway_that_is_told_to_stop_finishes_the_calls_it_began() {
     let world = World::start().await;
     let (release, held) = oneshot::channel();
     world.tool_runner.next([RunBehavior::Hold(held)]);
-    let call = world.calling(MODERN, "reads");
+    let call = world.spawn_call(MODERN, "reads");
     world.tool_runner.asked.reaches(1).await;
     let stopped = world.stop();
     release.send(()).unwrap();
@@ -97,7 +97,7 @@ async fn a_gateway_that_is_told_to_stop_waits_for_calls_whose_client_is_gone() {
     let world = World::start().await;
     let (release, held) = oneshot::channel();
     world.tool_runner.next([RunBehavior::Hold(held)]);
-    let call = world.calling(LEGACY, "writes");
+    let call = world.spawn_call(LEGACY, "writes");
     world.tool_runner.asked.reaches(1).await;
     call.abort();
     let audit = std::sync::Arc::clone(&world.audit);

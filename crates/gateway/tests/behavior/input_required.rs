@@ -41,7 +41,12 @@ fn body(method: &str, params: &str) -> String {
     )
 }
 
-pub(crate) fn calling(world: &World, tool: &str, arguments: &str, more: &str) -> RequestBuilder {
+pub(crate) fn call_request(
+    world: &World,
+    tool: &str,
+    arguments: &str,
+    more: &str,
+) -> RequestBuilder {
     let params = format!(r#""name":"{tool}","arguments":{arguments}{more}"#);
     let request = world.tools_call(MODERN, tool, arguments);
     request.body(body("tools/call", &params))
@@ -53,11 +58,11 @@ pub(crate) fn goes_on(state: &str, responses: &str) -> String {
 }
 
 async fn call(world: &World, more: &str) -> Reply {
-    Reply::to(calling(world, "reads", r#"{"n":1.10}"#, more)).await
+    Reply::to(call_request(world, "reads", r#"{"n":1.10}"#, more)).await
 }
 
 /// Makes a call that asks for input, and returns its state.
-async fn asked(world: &World) -> String {
+async fn start_suspended_call(world: &World) -> String {
     asks(world, ASK);
     state(&call(world, "").await)
 }
@@ -135,7 +140,7 @@ async fn a_tool_that_waits_asks_by_its_answer_and_goes_on_with_what_is_answered(
 async fn a_state_goes_on_once_over_all_gateways() {
     let world = World::start().await;
     let twin = world.twin().await;
-    let state = asked(&world).await;
+    let state = start_suspended_call(&world).await;
     let again = goes_on(&state, "{}");
     let (here, there) = tokio::join!(call(&world, &again), call(&twin, &again));
     let unknown = [&here, &there].map(is_unknown);
@@ -160,7 +165,7 @@ async fn a_state_goes_on_once_over_all_gateways() {
 #[tokio::test]
 async fn a_state_of_another_caller_tool_or_arguments_or_time_is_like_one_that_never_was() {
     let world = World::start().await;
-    let state = asked(&world).await;
+    let state = start_suspended_call(&world).await;
     let ran = world.tool_runner.asked.count();
     let more = goes_on(&state, "{}");
     let other = world.issuer.token("dr.kim", &["Doctor"]);
@@ -170,7 +175,7 @@ async fn a_state_of_another_caller_tool_or_arguments_or_time_is_like_one_that_ne
         request.headers_mut().insert("authorization", bearer);
         request
     };
-    let right = || calling(&world, "reads", r#"{"n":1.10}"#, &more);
+    let right = || call_request(&world, "reads", r#"{"n":1.10}"#, &more);
     let forged = goes_on(&format!("A{state}"), "{}");
     let toolset = {
         let mut request = right().build().unwrap();
@@ -179,16 +184,16 @@ async fn a_state_of_another_caller_tool_or_arguments_or_time_is_like_one_that_ne
     };
     for request in [
         headers(right(), &other),
-        calling(&world, "slow", r#"{"n":1.10}"#, &more)
+        call_request(&world, "slow", r#"{"n":1.10}"#, &more)
             .build()
             .unwrap(),
-        calling(&world, "reads", r#"{"n":1.1}"#, &more)
+        call_request(&world, "reads", r#"{"n":1.1}"#, &more)
             .build()
             .unwrap(),
-        calling(&world, "reads", r#"{"n":1.10}"#, &forged)
+        call_request(&world, "reads", r#"{"n":1.10}"#, &forged)
             .build()
             .unwrap(),
-        calling(&world, "reads", r#"{"n":1.10}"#, r#","requestState":7"#)
+        call_request(&world, "reads", r#"{"n":1.10}"#, r#","requestState":7"#)
             .build()
             .unwrap(),
         toolset,
@@ -205,11 +210,11 @@ async fn a_state_of_another_caller_tool_or_arguments_or_time_is_like_one_that_ne
     assert_eq!(world.tool_runner.asked.count(), ran);
 
     // The rejected attempts did not use the state up.
-    let state = asked(&world).await;
+    let state = start_suspended_call(&world).await;
     let token = world.issuer.token("dr.lee", &["Doctor"]);
     world.clock.advance(Duration::from_secs(599));
     let renewed = headers(
-        calling(&world, "reads", r#"{"n":1.10}"#, &goes_on(&state, "{}")),
+        call_request(&world, "reads", r#"{"n":1.10}"#, &goes_on(&state, "{}")),
         &token,
     );
     let response = world.http.execute(renewed).await.unwrap();
@@ -220,7 +225,7 @@ async fn a_state_of_another_caller_tool_or_arguments_or_time_is_like_one_that_ne
 async fn what_goes_on_is_decided_anew_and_what_is_refused_uses_nothing_up() {
     let world = World::start().await;
     world.policy.says(PolicyAnswer::AllowThese);
-    let more = goes_on(&asked(&world).await, "{}");
+    let more = goes_on(&start_suspended_call(&world).await, "{}");
     world.policy.says(PolicyAnswer::Deny {
         reason: DenialReason::NotPermitted,
         visible: true,
@@ -294,7 +299,7 @@ async fn what_only_wants_to_be_called_again_says_just_that() {
 #[tokio::test]
 async fn answers_that_are_none_are_refused_by_name_and_those_to_nothing_count_for_nothing() {
     let world = World::start().await;
-    let state = asked(&world).await;
+    let state = start_suspended_call(&world).await;
     let reply = call(&world, &goes_on(&state, "[]")).await;
     assert_eq!(reply.code(), -32602, "{reply:?}");
     assert!(reply.text.contains("inputResponses"), "{reply:?}");
@@ -310,19 +315,19 @@ async fn answers_that_are_none_are_refused_by_name_and_those_to_nothing_count_fo
 async fn the_intent_of_what_may_write_is_on_record_before_each_leg() {
     let world = World::start().await;
     asks(&world, ASK);
-    let first = Reply::to(calling(&world, "writes", "{}", "")).await;
+    let first = Reply::to(call_request(&world, "writes", "{}", "")).await;
     let more = goes_on(&state(&first), "{}");
     world
         .tool_runner
         .next([RunBehavior::Fail(ErrorReason::Internal)]);
-    let second = Reply::to(calling(&world, "writes", "{}", &more)).await;
+    let second = Reply::to(call_request(&world, "writes", "{}", &more)).await;
     assert_eq!(second.at("/error/data/reason"), "unknown");
     let intents = world.audit.intents.entries();
     assert_eq!(intents.len(), 2);
     assert_ne!(intents[0].call_id, intents[1].call_id);
     // A state that was already used does not even cause an intent record.
     assert!(is_unknown(
-        &Reply::to(calling(&world, "writes", "{}", &more)).await
+        &Reply::to(call_request(&world, "writes", "{}", &more)).await
     ));
     assert_eq!(world.audit.intents.count(), 2);
 }

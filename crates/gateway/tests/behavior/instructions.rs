@@ -23,17 +23,17 @@ async fn world() -> World {
         .tool_runner
         .configure(vec![of_up, listed_tool("other", &definition())]);
     until_true("the gateway knows the server", async || {
-        discovered(&world).await.at("/result/cacheScope") == "private"
+        discover_server(&world).await.at("/result/cacheScope") == "private"
     })
     .await;
     world
 }
 
-async fn discovered(world: &World) -> Reply {
+async fn discover_server(world: &World) -> Reply {
     Reply::to(world.message(MODERN, "server/discover", "")).await
 }
 
-fn told(reply: &Reply) -> String {
+fn read_instructions(reply: &Reply) -> String {
     reply
         .at("/result/instructions")
         .as_str()
@@ -46,8 +46,8 @@ async fn a_servers_words_are_told_as_its_own_and_cannot_pass_for_anybody_elses()
     let world = world().await;
     let initialize = r#""protocolVersion":"2025-06-18","capabilities":{}"#;
     let initialized = Reply::to(world.message(LEGACY, "initialize", initialize)).await;
-    for reply in [discovered(&world).await, initialized] {
-        let told = told(&reply);
+    for reply in [discover_server(&world).await, initialized] {
+        let told = read_instructions(&reply);
         let (own, said) = told.split_once("\n\n").unwrap();
         assert!(own.ends_with("Every call is recorded."), "{told}");
         let mut lines = said.lines();
@@ -73,8 +73,11 @@ async fn a_servers_words_are_told_as_its_own_and_cannot_pass_for_anybody_elses()
 async fn who_may_use_nothing_of_a_server_does_not_hear_what_it_says() {
     let world = world().await;
     world.policy.hide("up__reads");
-    let reply = discovered(&world).await;
-    assert!(!told(&reply).contains("Read first."), "{reply:?}");
+    let reply = discover_server(&world).await;
+    assert!(
+        !read_instructions(&reply).contains("Read first."),
+        "{reply:?}"
+    );
     assert_eq!(
         reply.at("/result/cacheScope"),
         "private",

@@ -241,11 +241,11 @@ async fn a_client_of_http_and_sse_is_asked_on_its_stream() {
     }
     let call =
         json!({ "jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": { "name": "reads" } });
-    client.say(&world, &call).await;
+    client.send_message(&world, &call).await;
     let asked = client.ear.next_message().await.unwrap();
     assert_eq!(asked["method"], "sampling/createMessage");
     let answer = response(&asked["id"], &json!({ "role": "assistant" }));
-    client.say(&world, &answer).await;
+    client.send_message(&world, &answer).await;
     assert_eq!(client.ear.next_message().await.unwrap()["id"], 3);
 }
 
@@ -318,7 +318,7 @@ async fn what_goes_on_elsewhere_is_decided_for_the_address_that_came_and_again_a
     let asked = ear.next_message().await.unwrap();
     let last = ear.last_id.clone();
     world.stop().await.unwrap();
-    assert!(!twin.stored().is_empty(), "the store is still there");
+    assert!(!twin.read_store().is_empty(), "the store is still there");
     let mut ear = EventStreamClient::open(back(&twin, LEGACY, &session, &last)).await;
     twin.policy.asked.reaches(2).await;
     let answer = response(&asked["id"], &json!({ "action": "accept" }));

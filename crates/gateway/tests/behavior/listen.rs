@@ -24,12 +24,12 @@ pub(crate) fn get(world: &World, path: &str, version: Option<&str>) -> RequestBu
     }
 }
 
-fn changed() -> Value {
+fn list_changed() -> Value {
     json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" })
 }
 
 fn changed_of(id: &Value) -> Value {
-    let mut changed = changed();
+    let mut changed = list_changed();
     changed["params"] = json!({ "_meta": { SUBSCRIPTION: id } });
     changed
 }
@@ -64,12 +64,12 @@ async fn both_eras_hear_of_a_changed_catalogue_and_of_changed_policies() {
         .configure(vec![listed_tool("new", &definition())]);
     assert_eq!(modern.next_message().await, Some(changed_of(&json!(7))));
     for ear in &mut older {
-        assert_eq!(ear.next_message().await, Some(changed()));
+        assert_eq!(ear.next_message().await, Some(list_changed()));
     }
     world.policy.change(b"others");
     assert_eq!(modern.next_message().await, Some(changed_of(&json!(7))));
     for ear in &mut older {
-        assert_eq!(ear.next_message().await, Some(changed()));
+        assert_eq!(ear.next_message().await, Some(list_changed()));
     }
 }
 
@@ -84,7 +84,7 @@ async fn what_was_not_asked_for_is_neither_acknowledged_nor_told() {
     world
         .tool_runner
         .configure(vec![listed_tool("new", &definition())]);
-    assert_eq!(other.next_message().await, Some(changed()));
+    assert_eq!(other.next_message().await, Some(list_changed()));
     world.stop();
     // The next message is the last one of the stream.
     assert_eq!(deaf.next_message().await.unwrap()["id"], 7);
@@ -96,7 +96,7 @@ async fn a_tool_runner_that_comes_back_unchanged_is_no_change() {
     let tools = || vec![listed_tool("same", &definition())];
     let mut ear = EventStreamClient::open(get(&world, "/mcp", None)).await;
     world.tool_runner.configure(tools());
-    assert_eq!(ear.next_message().await, Some(changed()));
+    assert_eq!(ear.next_message().await, Some(list_changed()));
     world.tool_runner.withdraw_catalogue();
     world.tool_runner.turned_away.reaches(1).await;
     let listed = world.tool_runner.listed.count();
@@ -113,7 +113,7 @@ async fn what_no_client_is_shown_of_the_catalogue_is_no_change_for_them() {
     let listed = world.tool_runner.listed.count();
     let mut slower = listed_tool("same", &definition());
     world.tool_runner.configure(vec![slower.clone()]);
-    assert_eq!(ear.next_message().await, Some(changed()));
+    assert_eq!(ear.next_message().await, Some(list_changed()));
     slower.time_limit = Some(Duration::from_secs(77).try_into().unwrap());
     world.tool_runner.configure(vec![slower]);
     world.tool_runner.listed.reaches(listed + 2).await;

@@ -15,11 +15,16 @@ use crate::world::{LEGACY, MODERN, OLDEST, Reply, World, definition};
 use wardgate_testkit::{listed_tool, until_true};
 
 /// Creates a request of `dr.lee`. `params` is an object.
-pub(crate) fn ask(world: &World, version: &str, method: &str, params: &Value) -> RequestBuilder {
-    ask_as(world, &world.token, version, method, params)
+pub(crate) fn create_request(
+    world: &World,
+    version: &str,
+    method: &str,
+    params: &Value,
+) -> RequestBuilder {
+    create_request_as(world, &world.token, version, method, params)
 }
 
-pub(crate) fn ask_as(
+pub(crate) fn create_request_as(
     world: &World,
     token: &str,
     version: &str,
@@ -32,7 +37,7 @@ pub(crate) fn ask_as(
 }
 
 pub(crate) async fn modern(world: &World, method: &str, params: Value) -> Reply {
-    Reply::to(ask(world, MODERN, method, &params)).await
+    Reply::to(create_request(world, MODERN, method, &params)).await
 }
 
 pub(crate) async fn create(world: &World, id: &str) {
@@ -62,18 +67,36 @@ async fn a_conversation_is_remembered_whatever_the_version_and_the_path() {
     for version in [MODERN, LEGACY, OLDEST] {
         let id = format!("chat of {version}");
         let with_id = json!({ "conversation_id": id });
-        let reply = Reply::to(ask(&world, version, "memory/get_or_create", &with_id)).await;
+        let reply = Reply::to(create_request(
+            &world,
+            version,
+            "memory/get_or_create",
+            &with_id,
+        ))
+        .await;
         assert_eq!(
             reply.at("/result/conversation_id"),
             id.as_str(),
             "{reply:?}"
         );
         let message = json!({ "conversation_id": id, "role": "user", "content": "xin chào" });
-        let reply = Reply::to(ask(&world, version, "memory/add_message", &message)).await;
+        let reply = Reply::to(create_request(
+            &world,
+            version,
+            "memory/add_message",
+            &message,
+        ))
+        .await;
         assert_eq!(reply.at("/result/status"), "success", "{reply:?}");
         assert_eq!(reply.at("/result/conversation_id"), id.as_str());
         assert_eq!(reply.at("/result/position"), 1);
-        let reply = Reply::to(ask(&world, version, "memory/get_context", &with_id)).await;
+        let reply = Reply::to(create_request(
+            &world,
+            version,
+            "memory/get_context",
+            &with_id,
+        ))
+        .await;
         let message = reply.at("/result/messages/0");
         assert_eq!(message["role"], "user", "{reply:?}");
         assert_eq!(message["content"], "xin chào");
@@ -128,7 +151,7 @@ async fn without_a_memory_service_there_are_no_such_methods() {
     let world = World::start_without_memory(settings).await;
     let methods = MemoryMethod::ALL.map(MemoryMethod::as_str);
     for method in methods.into_iter().chain(["resources/templates/list"]) {
-        let reply = Reply::to(ask(&world, LEGACY, method, &json!({}))).await;
+        let reply = Reply::to(create_request(&world, LEGACY, method, &json!({}))).await;
         assert_eq!((reply.status, reply.code()), (200, -32601), "{method}");
         let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}"}}"#);
         let plain = world
@@ -166,7 +189,7 @@ async fn a_conversation_of_somebody_else_is_none() {
         for id in [&mine, &none] {
             let mut params = extra.clone();
             params["conversation_id"] = id.clone();
-            let reply = Reply::to(ask_as(&world, &other, LEGACY, method, &params)).await;
+            let reply = Reply::to(create_request_as(&world, &other, LEGACY, method, &params)).await;
             answers.push((
                 reply.status,
                 reply.at("/error/code"),
@@ -187,7 +210,7 @@ async fn a_conversation_of_somebody_else_is_none() {
     }
     for (version, code) in [(MODERN, -32602), (LEGACY, -32002)] {
         let uri = "memory://conversation/mine";
-        let request = ask_as(
+        let request = create_request_as(
             &world,
             &other,
             version,
@@ -197,10 +220,24 @@ async fn a_conversation_of_somebody_else_is_none() {
         let reply = Reply::to(request.header("mcp-name", uri)).await;
         assert_eq!(reply.code(), code, "{reply:?}");
     }
-    let reply = Reply::to(ask_as(&world, &other, LEGACY, "resources/list", &json!({}))).await;
+    let reply = Reply::to(create_request_as(
+        &world,
+        &other,
+        LEGACY,
+        "resources/list",
+        &json!({}),
+    ))
+    .await;
     assert_eq!(reply.at("/result/resources"), json!([]));
     let search = json!({ "query": "secret" });
-    let reply = Reply::to(ask_as(&world, &other, LEGACY, "memory/search", &search)).await;
+    let reply = Reply::to(create_request_as(
+        &world,
+        &other,
+        LEGACY,
+        "memory/search",
+        &search,
+    ))
+    .await;
     assert_eq!(reply.at("/result/hits"), json!([]));
 }
 
@@ -370,7 +407,7 @@ async fn the_record_of_a_read_of_another_callers_conversation_names_the_decision
     create(&world, "chat").await;
     let read = async || {
         let uri = "memory://conversation/chat";
-        let request = ask(&world, MODERN, "resources/read", &json!({ "uri": uri }));
+        let request = create_request(&world, MODERN, "resources/read", &json!({ "uri": uri }));
         let reply = Reply::to(request.header("mcp-name", uri)).await;
         assert!(reply.at("/result/contents").is_array(), "{reply:?}");
         last(&world).call

@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use crate::memory::ask;
+use crate::memory::create_request;
 use crate::world::{LEGACY, Reply, World};
 
 /// Checks that each request is refused with an error that contains the name, before the memory service is asked.
 async fn are_refused(cases: impl IntoIterator<Item = (&str, Value, &str)>) {
     let world = World::start().await;
     for (method, params, named) in cases {
-        let reply = Reply::to(ask(&world, LEGACY, method, &params)).await;
+        let reply = Reply::to(create_request(&world, LEGACY, method, &params)).await;
         assert_eq!(reply.code(), -32602, "{method} {params}: {reply:?}");
         let words = reply.at("/error/message");
         let words = words.as_str().unwrap();

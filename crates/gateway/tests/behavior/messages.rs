@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use insta::assert_snapshot;
 
-use crate::shapes::{pretty, shown};
+use crate::shapes::{fetch_shape, pretty};
 use crate::world::{LEGACY, META, MODERN, OLDEST, Reply, World};
 
 #[tokio::test]
@@ -52,7 +52,7 @@ async fn errors() {
     ];
     let mut lines = String::new();
     for (what, request) in cases {
-        let answer = shown(request).await;
+        let answer = fetch_shape(request).await;
         let _ = writeln!(lines, "{what}: {} {}", answer[0], answer[1]);
     }
     assert_snapshot!(lines, @r##"
@@ -86,7 +86,7 @@ async fn a_batch_of_the_version_that_has_them() {
         {"jsonrpc":"2.0","method":"notifications/initialized"},
         {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"reads"}}
     ]"#;
-    let answer = shown(world.message(OLDEST, "ping", "").body(batch)).await;
+    let answer = fetch_shape(world.message(OLDEST, "ping", "").body(batch)).await;
     assert_snapshot!(pretty(&answer), @r##"
     [
       200,

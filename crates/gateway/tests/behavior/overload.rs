@@ -24,7 +24,7 @@ async fn busy_at_once() -> World {
 async fn busy() -> World {
     let world = busy_at_once().await;
     world.tool_runner.next([RunBehavior::Hang]);
-    world.calling(MODERN, "reads");
+    world.spawn_call(MODERN, "reads");
     world.tool_runner.asked.reaches(1).await;
     world
 }
@@ -137,7 +137,7 @@ async fn a_call_that_waits_for_a_person_takes_no_place() {
     assert!(world.call("reads").await.is_released());
     // A call that has begun is not rejected, even if the gateway is busy meanwhile.
     world.tool_runner.next([RunBehavior::Hang]);
-    world.calling(MODERN, "reads");
+    world.spawn_call(MODERN, "reads");
     world.tool_runner.asked.reaches(3).await;
     world.tool_runner.live().unbounded_send(done()).unwrap();
     let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "action": "decline" } });

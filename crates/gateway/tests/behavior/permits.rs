@@ -8,7 +8,7 @@ use crate::world::{MODERN, Reply, World};
 use wardgate_testkit::{PolicyAnswer, RunBehavior, until_true};
 
 /// Calls `tool`, and returns how often the policy service was asked.
-async fn asked(world: &World, tool: &str) -> usize {
+async fn count_policy_requests(world: &World, tool: &str) -> usize {
     let before = world.policy.asked.count();
     let reply = world.call(tool).await;
     assert!(reply.is_released(), "{reply:?}");
@@ -18,7 +18,7 @@ async fn asked(world: &World, tool: &str) -> usize {
 /// Calls until a permit is reused. From then on the gateway knows the policy version in force.
 async fn settle(world: &World) {
     until_true("a permit is used again", async || {
-        asked(world, "slow").await == 0
+        count_policy_requests(world, "slow").await == 0
     })
     .await;
 }
@@ -27,17 +27,17 @@ async fn settle(world: &World) {
 async fn a_reusable_permit_is_used_again_while_the_policy_stays_the_same() {
     let world = World::start().await;
     settle(&world).await;
-    assert_eq!(asked(&world, "reads").await, 1);
+    assert_eq!(count_policy_requests(&world, "reads").await, 1);
     for _ in 0..5 {
-        assert_eq!(asked(&world, "reads").await, 0);
+        assert_eq!(count_policy_requests(&world, "reads").await, 0);
     }
     // The same tool under its alias, and with other arguments.
-    assert_eq!(asked(&world, "reads_alias").await, 0);
+    assert_eq!(count_policy_requests(&world, "reads_alias").await, 0);
     let other = world.tools_call(MODERN, "reads", r#"{"n":2}"#);
     assert!(Reply::to(other).await.is_released());
-    assert_eq!(asked(&world, "reads").await, 0);
+    assert_eq!(count_policy_requests(&world, "reads").await, 0);
     // Another tool needs another permit.
-    assert_eq!(asked(&world, "writes").await, 1);
+    assert_eq!(count_policy_requests(&world, "writes").await, 1);
 }
 
 #[tokio::test]
@@ -59,33 +59,33 @@ async fn the_record_names_the_decision_a_reused_permit_came_from() {
 async fn no_permit_outlives_the_policy_it_was_given_under() {
     let world = World::start().await;
     settle(&world).await;
-    asked(&world, "reads").await;
-    assert_eq!(asked(&world, "reads").await, 0);
+    count_policy_requests(&world, "reads").await;
+    assert_eq!(count_policy_requests(&world, "reads").await, 0);
     world.policy.change(b"other policies");
     until_true("the policy is asked anew", async || {
-        asked(&world, "reads").await == 1
+        count_policy_requests(&world, "reads").await == 1
     })
     .await;
     // Permits of the new policy version are cached as well.
-    assert_eq!(asked(&world, "reads").await, 0);
+    assert_eq!(count_policy_requests(&world, "reads").await, 0);
 }
 
 #[tokio::test]
 async fn no_permit_names_a_former_bundle_of_the_same_policies() {
     let world = World::start().await;
     settle(&world).await;
-    asked(&world, "reads").await;
-    assert_eq!(asked(&world, "reads").await, 0);
+    count_policy_requests(&world, "reads").await;
+    assert_eq!(count_policy_requests(&world, "reads").await, 0);
     let bundle = BundleReference {
         version: 2,
         digest: Digest::compute(b"the second bundle"),
     };
     world.policy.change_bundle(bundle);
     until_true("the policy is asked anew", async || {
-        asked(&world, "reads").await == 1
+        count_policy_requests(&world, "reads").await == 1
     })
     .await;
-    assert_eq!(asked(&world, "reads").await, 0);
+    assert_eq!(count_policy_requests(&world, "reads").await, 0);
     let outcomes = world.audit.outcomes.entries();
     assert_eq!(outcomes.last().unwrap().call.bundle, Some(bundle));
 }
@@ -98,10 +98,10 @@ async fn a_permit_is_reused_if_the_policy_service_does_not_announce_its_bundle()
         version: 2,
         digest: Digest::compute(b"an unannounced bundle"),
     });
-    assert_eq!(asked(&world, "reads").await, 1);
+    assert_eq!(count_policy_requests(&world, "reads").await, 1);
     let outcomes = world.audit.outcomes.entries();
     assert!(outcomes.last().unwrap().call.bundle.is_some());
-    assert_eq!(asked(&world, "reads").await, 0);
+    assert_eq!(count_policy_requests(&world, "reads").await, 0);
 }
 
 #[tokio::test]
@@ -110,11 +110,12 @@ async fn while_the_policy_version_is_unknown_no_permit_is_used_again() {
     settle(&world).await;
     world.policy.stop_announcing();
     until_true("the gateway notices", async || {
-        asked(&world, "reads").await == 1 && asked(&world, "reads").await == 1
+        count_policy_requests(&world, "reads").await == 1
+            && count_policy_requests(&world, "reads").await == 1
     })
     .await;
     for _ in 0..5 {
-        assert_eq!(asked(&world, "reads").await, 1);
+        assert_eq!(count_policy_requests(&world, "reads").await, 1);
     }
     world.policy.change(b"the policies after the outage");
     settle(&world).await;
@@ -124,11 +125,11 @@ async fn while_the_policy_version_is_unknown_no_permit_is_used_again() {
 async fn a_permit_is_not_used_in_its_last_second() {
     let world = World::start().await;
     settle(&world).await;
-    asked(&world, "reads").await;
+    count_policy_requests(&world, "reads").await;
     world.clock.advance(Duration::from_millis(58_999));
-    assert_eq!(asked(&world, "reads").await, 0);
+    assert_eq!(count_policy_requests(&world, "reads").await, 0);
     world.clock.advance(Duration::from_millis(1));
-    assert_eq!(asked(&world, "reads").await, 1);
+    assert_eq!(count_policy_requests(&world, "reads").await, 1);
 }
 
 #[tokio::test]
@@ -137,7 +138,7 @@ async fn a_permit_bound_to_its_arguments_is_for_one_call() {
     settle(&world).await;
     world.policy.says(PolicyAnswer::AllowThese);
     for _ in 0..3 {
-        assert_eq!(asked(&world, "reads").await, 1);
+        assert_eq!(count_policy_requests(&world, "reads").await, 1);
     }
 }
 
@@ -145,7 +146,7 @@ async fn a_permit_bound_to_its_arguments_is_for_one_call() {
 async fn a_permit_is_for_one_caller_with_the_same_rights() {
     let world = World::start().await;
     settle(&world).await;
-    asked(&world, "reads").await;
+    count_policy_requests(&world, "reads").await;
     let callers = [
         ("dr.lee", ["Doctor"].as_slice(), 0),
         ("dr.lee", &["Doctor", "Auditor"], 1),
@@ -167,7 +168,7 @@ async fn a_permit_is_for_one_caller_with_the_same_rights() {
 async fn a_kept_permit_that_is_refused_costs_one_new_decision_and_one_more_run() {
     let world = World::start().await;
     settle(&world).await;
-    asked(&world, "writes").await;
+    count_policy_requests(&world, "writes").await;
     let (decisions, runs) = (world.policy.asked.count(), world.tool_runner.asked.count());
     world.tool_runner.next([RunBehavior::RefusePermit]);
     let reply = world.call("writes").await;
@@ -188,7 +189,7 @@ async fn a_kept_permit_that_is_refused_costs_one_new_decision_and_one_more_run()
     assert_eq!(intent.call_id, outcome.call.call_id);
     assert_ne!(intent.permit_id, outcome.call.permit_id);
     // The new permit replaces the refused one in the cache.
-    assert_eq!(asked(&world, "writes").await, 0);
+    assert_eq!(count_policy_requests(&world, "writes").await, 0);
 }
 
 #[tokio::test]

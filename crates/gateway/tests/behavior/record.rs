@@ -23,7 +23,7 @@ async fn a2_a_result_leaves_only_after_its_outcome_record_is_acknowledged() {
         let before = world.audit.attempts.count();
         let (release, held) = oneshot::channel();
         world.audit.next([AppendBehavior::keep_after(held)]);
-        let mut call = world.calling(version, "reads");
+        let mut call = world.spawn_call(version, "reads");
         world.audit.attempts.reaches(before + 1).await;
         let early = tokio::time::timeout(A_WHILE, &mut call).await;
         assert!(early.is_err(), "{version}: left early: {early:?}");
@@ -189,7 +189,7 @@ async fn a1_a_tool_that_may_write_runs_only_once_its_intent_is_durable() {
     let world = World::start().await;
     let (release, held) = oneshot::channel();
     world.audit.next([AppendBehavior::keep_after(held)]);
-    let mut call = world.calling(MODERN, "writes");
+    let mut call = world.spawn_call(MODERN, "writes");
     world.audit.attempts.reaches(1).await;
     assert!(tokio::time::timeout(A_WHILE, &mut call).await.is_err());
     assert_eq!(world.tool_runner.asked.count(), 0);
@@ -234,7 +234,7 @@ async fn a_record_lost_while_the_tool_runs_withholds_the_result() {
     let world = World::start().await;
     let (release, held) = oneshot::channel();
     world.tool_runner.next([RunBehavior::Hold(held)]);
-    let call = world.calling(MODERN, "writes");
+    let call = world.spawn_call(MODERN, "writes");
     world.tool_runner.asked.reaches(1).await;
     world.audit.fails_after(Duration::ZERO);
     release.send(()).unwrap();

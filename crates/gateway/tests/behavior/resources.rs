@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::memory::{add, ask, create, last, modern};
+use crate::memory::{add, create, create_request, last, modern};
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World};
 
 #[tokio::test]
@@ -15,7 +15,7 @@ async fn conversations_are_resources_in_every_version() {
         let mut listed = Vec::new();
         let mut params = json!({});
         loop {
-            let reply = Reply::to(ask(&world, version, "resources/list", &params)).await;
+            let reply = Reply::to(create_request(&world, version, "resources/list", &params)).await;
             listed.extend(reply.at("/result/resources").as_array().unwrap().clone());
             if version == MODERN {
                 assert_eq!(reply.at("/result/ttlMs"), 0);
@@ -38,13 +38,19 @@ async fn conversations_are_resources_in_every_version() {
             })
         );
         assert_eq!(listed[0]["uri"], "memory://conversation/a%2Fb%20c");
-        let reply = Reply::to(ask(&world, version, "resources/templates/list", &json!({}))).await;
+        let reply = Reply::to(create_request(
+            &world,
+            version,
+            "resources/templates/list",
+            &json!({}),
+        ))
+        .await;
         assert_eq!(
             reply.at("/result/resourceTemplates/0/uriTemplate"),
             "memory://conversation/{id}"
         );
     }
-    let wrong = Reply::to(ask(
+    let wrong = Reply::to(create_request(
         &world,
         LEGACY,
         "resources/list",
@@ -74,7 +80,7 @@ async fn a_conversation_is_read_and_exported_a_page_at_a_time() {
     let mut uri = "memory://conversation/a%2Fb%20c".to_owned();
     let mut contents = Vec::new();
     loop {
-        let request = ask(&world, MODERN, "resources/read", &json!({ "uri": uri }));
+        let request = create_request(&world, MODERN, "resources/read", &json!({ "uri": uri }));
         let reply = Reply::to(request.header("mcp-name", &uri)).await;
         let resource = reply.at("/result/contents/0");
         assert_eq!(resource["uri"], uri.as_str(), "{reply:?}");

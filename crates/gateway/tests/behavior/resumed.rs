@@ -236,7 +236,7 @@ async fn nothing_a_client_heard_is_stored_in_clear() {
     let mut ear = EventStreamClient::open(call(&world, LEGACY, &session, "reads", 7)).await;
     ear.next_message().await.unwrap();
     ear.next_message().await.unwrap();
-    let stored = world.stored();
+    let stored = world.read_store();
     assert!(stored.len() > 4_096);
     for canary in [
         "canary of progress",

@@ -50,7 +50,7 @@ fn delete(world: &World, session: &str) -> RequestBuilder {
     within(request.bearer_auth(&world.token), session)
 }
 
-fn unknown(reply: &Reply) -> bool {
+fn is_unknown_session(reply: &Reply) -> bool {
     (reply.status, reply.at("/error/data/reason")) == (404, json!("unknown_session"))
 }
 
@@ -115,7 +115,7 @@ async fn a_session_is_its_callers_with_whatever_token_at_every_gateway() {
         (&world.token, &session[1..]),
     ] {
         let reply = ping(&twin, token, session).await;
-        assert!(unknown(&reply), "{session}: {reply:?}");
+        assert!(is_unknown_session(&reply), "{session}: {reply:?}");
     }
     let toolset = world
         .http
@@ -123,7 +123,9 @@ async fn a_session_is_its_callers_with_whatever_token_at_every_gateway() {
         .bearer_auth(&world.token)
         .header("content-type", "application/json")
         .body(crate::world::PING);
-    assert!(unknown(&Reply::to(within(toolset, &session)).await));
+    assert!(is_unknown_session(
+        &Reply::to(within(toolset, &session)).await
+    ));
 }
 
 #[tokio::test]
@@ -134,10 +136,10 @@ async fn delete_ends_a_session_at_every_gateway() {
     let ended = Reply::to(delete(&twin, &session)).await;
     assert_eq!((ended.status, ended.text.as_str()), (204, ""));
     for at in [&world, &twin] {
-        assert!(unknown(&ping(at, &world.token, &session).await));
-        assert!(unknown(&Reply::to(delete(at, &session)).await));
+        assert!(is_unknown_session(&ping(at, &world.token, &session).await));
+        assert!(is_unknown_session(&Reply::to(delete(at, &session)).await));
         let listens = within(get(at, "/mcp", Some(LEGACY)), &session);
-        assert!(unknown(&Reply::to(listens).await));
+        assert!(is_unknown_session(&Reply::to(listens).await));
         assert_eq!(ping(at, &world.token, &other).await.status, 200);
     }
     let nameless = world
@@ -160,7 +162,7 @@ async fn a_session_that_lies_idle_ends() {
     }
     world.clock.advance(Duration::from_mins(61));
     let token = world.issuer.token("dr.lee", &["Doctor"]);
-    assert!(unknown(&ping(&world, &token, &session).await));
+    assert!(is_unknown_session(&ping(&world, &token, &session).await));
 }
 
 #[tokio::test]
@@ -255,7 +257,7 @@ async fn a_call_of_a_session_is_cancelled_wherever_it_runs() {
     }
 }
 
-fn changed(method: &str) -> Value {
+fn list_changed(method: &str) -> Value {
     json!({ "jsonrpc": "2.0", "method": format!("notifications/{method}/list_changed") })
 }
 
@@ -276,7 +278,7 @@ async fn a_session_has_one_stream_of_changes_which_the_newest_is() {
         at.tool_runner
             .configure(vec![listed_tool("new", &definition())]);
     }
-    assert_eq!(new.next_message().await, Some(changed("tools")));
+    assert_eq!(new.next_message().await, Some(list_changed("tools")));
     assert_eq!(old.next_message().await, None);
 }
 
@@ -298,14 +300,14 @@ async fn whoever_comes_back_with_an_event_hears_that_all_may_have_changed() {
             world
                 .tool_runner
                 .configure(vec![listed_tool(version, &definition())]);
-            assert_eq!(ear.next_message().await, Some(changed("tools")));
+            assert_eq!(ear.next_message().await, Some(list_changed("tools")));
         }
         let id = std::mem::take(&mut ear.last_id);
         drop(ear);
         let back = within(get(&twin, "/mcp", Some(version)), &session);
         let mut back = EventStreamClient::open(back.header("last-event-id", &id)).await;
-        assert_eq!(back.next_message().await, Some(changed("tools")));
-        assert_eq!(back.next_message().await, Some(changed("resources")));
+        assert_eq!(back.next_message().await, Some(list_changed("tools")));
+        assert_eq!(back.next_message().await, Some(list_changed("resources")));
         let updated = back.next_message().await.unwrap();
         assert_eq!(updated["params"]["uri"], "memory://conversation/a");
         add(&twin, "a", "user", "hello").await;

@@ -9,7 +9,7 @@ use crate::world::{LEGACY, MODERN, OLDEST, Reply, World};
 use wardgate_testkit::{PolicyAnswer, RunBehavior, listed_tool, tool_result, until_true};
 
 /// Returns the body with placeholders for values that differ between runs: ids, digests and the version of the gateway.
-pub(crate) async fn shown(request: reqwest::RequestBuilder) -> Value {
+pub(crate) async fn fetch_shape(request: reqwest::RequestBuilder) -> Value {
     let reply = Reply::to(request).await;
     let mut body = reply.json();
     name_changing(&mut body);
@@ -50,7 +50,7 @@ fn name_changing(value: &mut Value) {
 #[tokio::test]
 async fn discover() {
     let world = World::start().await;
-    let answer = shown(world.message(MODERN, "server/discover", "")).await;
+    let answer = fetch_shape(world.message(MODERN, "server/discover", "")).await;
     assert_snapshot!(pretty(&answer), @r##"
     [
       200,
@@ -99,7 +99,7 @@ async fn initialize() {
             r#""protocolVersion":"{version}","capabilities":{{}},"clientInfo":{{"name":"c","version":"1"}}"#
         );
         let bare = world.message(LEGACY, "initialize", &params);
-        shown(bare)
+        fetch_shape(bare)
     };
     let newest = initialize(LEGACY).await;
     assert_snapshot!(pretty(&newest), @r##"
@@ -152,7 +152,7 @@ async fn tools_list() {
     let world = World::start().await;
     world.policy.hide("writes");
     world.policy.hide("slow");
-    let listed = shown(world.message(MODERN, "tools/list", "")).await;
+    let listed = fetch_shape(world.message(MODERN, "tools/list", "")).await;
     assert_snapshot!(pretty(&listed), @r##"
     [
       200,
@@ -207,7 +207,7 @@ async fn tools_list_of_older_versions() {
     let world = World::start().await;
     world.policy.hide("writes");
     world.policy.hide("slow");
-    let list = |version| shown(world.message(version, "tools/list", ""));
+    let list = |version| fetch_shape(world.message(version, "tools/list", ""));
     assert_snapshot!(pretty(&list(LEGACY).await), @r##"
     [
       200,
@@ -301,7 +301,7 @@ async fn an_output_schema_of_something_else_than_an_object_is_for_modern_clients
 #[tokio::test]
 async fn tools_call() {
     let world = World::start().await;
-    let call = |version| shown(world.tools_call(version, "reads", "{}"));
+    let call = |version| fetch_shape(world.tools_call(version, "reads", "{}"));
     assert_snapshot!(pretty(&call(MODERN).await), @r##"
     [
       200,
@@ -399,7 +399,7 @@ async fn a_visible_denial() {
         reason: DenialReason::Forbidden,
         visible: true,
     });
-    let call = |version| shown(world.tools_call(version, "reads", "{}"));
+    let call = |version| fetch_shape(world.tools_call(version, "reads", "{}"));
     assert_snapshot!(pretty(&call(MODERN).await), @r##"
     [
       200,

@@ -5,7 +5,7 @@ use wardgate_domain::{ColumnTier, OfferKind, ToolFacts};
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::get_content_request::Wanted;
 
-use crate::memory::ask;
+use crate::memory::create_request;
 use crate::world::{LEGACY, MODERN, Reply, World, definition};
 use wardgate_testkit::{
     AppendBehavior, PolicyAnswer, content_response, listed_tool, tool_facts, until_true,
@@ -95,7 +95,9 @@ async fn world() -> World {
 }
 
 async fn at(world: &World, path: &str, method: &str, params: &Value) -> Reply {
-    let mut request = ask(world, MODERN, method, params).build().unwrap();
+    let mut request = create_request(world, MODERN, method, params)
+        .build()
+        .unwrap();
     *request.url_mut() = world.url(path).parse().unwrap();
     Reply::to(reqwest::RequestBuilder::from_parts(
         world.http.clone(),
@@ -139,7 +141,13 @@ async fn the_extension_is_announced_where_there_are_any_and_only_in_the_version_
     let initialized = Reply::to(initialized).await;
     assert!(initialized.at("/result/capabilities/extensions").is_null());
     for method in METHODS {
-        let older = Reply::to(ask(&world, LEGACY, method, &json!({ "uri": "a:b" }))).await;
+        let older = Reply::to(create_request(
+            &world,
+            LEGACY,
+            method,
+            &json!({ "uri": "a:b" }),
+        ))
+        .await;
         assert_eq!(older.code(), -32601, "{method}");
     }
     // Without support for directories there is no such method.

@@ -26,7 +26,7 @@ impl Client {
     pub(crate) async fn able(world: &World, version: &str, capabilities: Value) -> Self {
         let mut client = Self::silent(world).await;
         let hello = json!({ "protocolVersion": version, "capabilities": capabilities });
-        let answer = client.ask(world, "initialize", &hello).await;
+        let answer = client.send_request(world, "initialize", &hello).await;
         assert_eq!(answer["result"]["protocolVersion"], version, "{answer}");
         client
     }
@@ -56,19 +56,24 @@ impl Client {
     }
 
     /// Sends a message to `world`, which accepts it.
-    pub(crate) async fn say(&self, world: &World, message: &Value) {
+    pub(crate) async fn send_message(&self, world: &World, message: &Value) {
         let reply = Reply::to(self.post(world, message)).await;
         assert_eq!((reply.status, reply.text.as_str()), (202, ""), "{message}");
     }
 
     /// Sends a request, and returns the next message.
-    pub(crate) async fn ask(&mut self, world: &World, method: &str, params: &Value) -> Value {
-        self.say(world, &request(7, method, params)).await;
+    pub(crate) async fn send_request(
+        &mut self,
+        world: &World,
+        method: &str,
+        params: &Value,
+    ) -> Value {
+        self.send_message(world, &request(7, method, params)).await;
         self.ear.next_message().await.unwrap()
     }
 
     async fn call(&mut self, world: &World, name: &str) -> Value {
-        self.ask(world, "tools/call", &json!({ "name": name }))
+        self.send_request(world, "tools/call", &json!({ "name": name }))
             .await
     }
 }
@@ -86,10 +91,10 @@ async fn the_first_version_is_spoken_over_a_stream_and_an_address() {
     let world = World::start().await;
     let mut client = Client::connect(&world, "2024-11-05").await;
     let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
-    client.say(&world, &ready).await;
-    let pong = client.ask(&world, "ping", &json!({})).await;
+    client.send_message(&world, &ready).await;
+    let pong = client.send_request(&world, "ping", &json!({})).await;
     assert_eq!(pong, json!({ "jsonrpc": "2.0", "id": 7, "result": {} }));
-    let listed = client.ask(&world, "tools/list", &json!({})).await;
+    let listed = client.send_request(&world, "tools/list", &json!({})).await;
     let tool = listed["result"]["tools"][0].as_object().unwrap().clone();
     let members: Vec<&str> = tool.keys().map(String::as_str).collect();
     assert_eq!(members, ["name", "description", "inputSchema"]);
@@ -101,7 +106,7 @@ async fn the_first_version_is_spoken_over_a_stream_and_an_address() {
     }
     assert_eq!(world.audit.outcome().await.call.protocol, "2024-11-05");
     for unknown in ["server/discover", "subscriptions/listen", "no/such"] {
-        let answer = client.ask(&world, unknown, &json!({})).await;
+        let answer = client.send_request(&world, unknown, &json!({})).await;
         assert_eq!(answer["error"]["code"], -32601, "{unknown}");
     }
 }
@@ -117,7 +122,7 @@ async fn a_later_version_with_a_handshake_is_spoken_there_too() {
     ] {
         let mut client = Client::silent(&world).await;
         let hello = json!({ "protocolVersion": asked, "capabilities": {} });
-        let answer = client.ask(&world, "initialize", &hello).await;
+        let answer = client.send_request(&world, "initialize", &hello).await;
         assert_eq!(answer["result"]["protocolVersion"], agreed, "{asked}");
         let called = client.call(&world, "reads").await;
         let structured = called["result"].get("structuredContent").is_some();
@@ -148,19 +153,25 @@ async fn a_cancelled_call_is_ended_recorded_and_not_answered() {
     let mut client = Client::connect(&world, "2024-11-05").await;
     world.tool_runner.next([RunBehavior::Hang]);
     let call = request(3, "tools/call", &json!({ "name": "writes" }));
-    client.say(&world, &call).await;
+    client.send_message(&world, &call).await;
     world.tool_runner.asked.reaches(1).await;
     // Another session of the same caller has no call with this id.
     let other = Client::connect(&world, "2024-11-05").await;
     let cancel = json!({
         "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 3 },
     });
-    other.say(&world, &cancel).await;
-    assert_eq!(client.ask(&world, "ping", &json!({})).await["id"], 7);
+    other.send_message(&world, &cancel).await;
+    assert_eq!(
+        client.send_request(&world, "ping", &json!({})).await["id"],
+        7
+    );
     assert_eq!(world.audit.outcomes.count(), 0);
-    client.say(&world, &cancel).await;
+    client.send_message(&world, &cancel).await;
     assert_eq!(world.audit.outcome().await.status, Status::Cancelled);
-    assert_eq!(client.ask(&world, "ping", &json!({})).await["id"], 7);
+    assert_eq!(
+        client.send_request(&world, "ping", &json!({})).await["id"],
+        7
+    );
 }
 
 #[tokio::test]
@@ -170,7 +181,7 @@ async fn a_call_whose_stream_is_lost_goes_on_and_is_recorded() {
     let (release, held) = oneshot::channel();
     world.tool_runner.next([RunBehavior::Hold(held)]);
     let call = request(3, "tools/call", &json!({ "name": "reads" }));
-    client.say(&world, &call).await;
+    client.send_message(&world, &call).await;
     world.tool_runner.asked.reaches(1).await;
     let endpoint = client.endpoint.clone();
     drop(client.ear);
@@ -246,7 +257,7 @@ async fn what_nobody_can_read_is_refused_at_once_and_what_has_an_id_on_the_strea
         let reply = Reply::to(request.bearer_auth(&world.token).body(bad)).await;
         assert_eq!((reply.status, reply.code()), (400, -32700), "{bad}");
     }
-    let answer = client.ask(&world, "tools/call", &json!({})).await;
+    let answer = client.send_request(&world, "tools/call", &json!({})).await;
     assert_eq!(
         (&answer["id"], &answer["error"]["code"]),
         (&json!(7), &json!(-32602))
@@ -260,7 +271,7 @@ async fn a_gateway_that_stops_answers_what_is_under_way_and_then_ends_the_stream
     let (release, held) = oneshot::channel();
     world.tool_runner.next([RunBehavior::Hold(held)]);
     let call = request(3, "tools/call", &json!({ "name": "reads" }));
-    client.say(&world, &call).await;
+    client.send_message(&world, &call).await;
     world.tool_runner.asked.reaches(1).await;
     let mut stopped = world.stop();
     let early = tokio::time::timeout(Duration::from_millis(150), &mut stopped).await;

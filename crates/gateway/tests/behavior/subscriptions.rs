@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use wardgate_proto::common::v1::ErrorReason;
 
 use crate::listen::{SUBSCRIPTION, get, subscribe};
-use crate::memory::{add, ask, ask_as, create, modern};
+use crate::memory::{add, create, create_request, create_request_as, modern};
 use crate::sessions::begin;
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World, definition};
 use wardgate_testkit::{EventStreamClient, listed_tool};
@@ -21,7 +21,7 @@ fn list_changed() -> Value {
     json!({ "jsonrpc": "2.0", "method": "notifications/resources/list_changed" })
 }
 
-pub(crate) fn updated(uri: &str) -> Value {
+pub(crate) fn updated_notification(uri: &str) -> Value {
     json!({
         "jsonrpc": "2.0", "method": "notifications/resources/updated", "params": { "uri": uri },
     })
@@ -41,7 +41,7 @@ async fn listens(world: &World, notifications: Value) -> (EventStreamClient, Val
 
 /// Sends an older client's request about `id`, in `session` unless that is empty.
 async fn older(world: &World, method: &str, session: &str, id: &str) {
-    let mut request = ask(world, LEGACY, method, &json!({ "uri": uri(id) }));
+    let mut request = create_request(world, LEGACY, method, &json!({ "uri": uri(id) }));
     if !session.is_empty() {
         request = request.header("mcp-session-id", session);
     }
@@ -79,7 +79,7 @@ async fn a_modern_client_hears_of_its_list_and_of_the_conversations_it_named() {
     add(&world, "a/b", "user", "hello").await;
     assert_eq!(
         ear.next_message().await,
-        Some(of_subscription(updated(&uri("a%2fb"))))
+        Some(of_subscription(updated_notification(&uri("a%2fb"))))
     );
     let erased = modern(&world, "memory/delete", json!({ "conversation_id": "a/b" })).await;
     assert_eq!(erased.at("/result/status"), "success");
@@ -105,7 +105,7 @@ async fn nobody_hears_of_what_is_somebody_elses_or_was_not_asked_for() {
             json!({ "conversation_id": "a", "role": "user", "content": "x" }),
         ),
     ] {
-        let reply = Reply::to(ask_as(&world, &mallory, MODERN, method, &params)).await;
+        let reply = Reply::to(create_request_as(&world, &mallory, MODERN, method, &params)).await;
         assert_eq!(reply.code(), 0, "{reply:?}");
     }
     create(&world, "other").await;
@@ -116,9 +116,12 @@ async fn nobody_hears_of_what_is_somebody_elses_or_was_not_asked_for() {
     add(&world, "a", "user", "hello").await;
     assert_eq!(
         ear.next_message().await,
-        Some(of_subscription(updated(&uri("a"))))
+        Some(of_subscription(updated_notification(&uri("a"))))
     );
-    assert_eq!(older_ear.next_message().await, Some(updated(&uri("a"))));
+    assert_eq!(
+        older_ear.next_message().await,
+        Some(updated_notification(&uri("a")))
+    );
 }
 
 #[tokio::test]
@@ -131,14 +134,20 @@ async fn an_older_client_subscribes_by_requests_of_their_own() {
         add(&world, "a b", "user", "hello").await;
         assert_eq!(
             ear.next_message().await,
-            Some(updated(&uri("a%20b"))),
+            Some(updated_notification(&uri("a%20b"))),
             "{version}"
         );
         // Another stream of the same caller, perhaps at another replica, has the same subscriptions.
         let mut later = EventStreamClient::open(get(&world, "/mcp", Some(version))).await;
         add(&world, "a b", "user", "hello again").await;
-        assert_eq!(later.next_message().await, Some(updated(&uri("a%20b"))));
-        assert_eq!(ear.next_message().await, Some(updated(&uri("a%20b"))));
+        assert_eq!(
+            later.next_message().await,
+            Some(updated_notification(&uri("a%20b")))
+        );
+        assert_eq!(
+            ear.next_message().await,
+            Some(updated_notification(&uri("a%20b")))
+        );
 
         older(&world, METHODS[1], "", "a%20b").await;
         add(&world, "a b", "user", "unheard").await;
@@ -160,9 +169,15 @@ async fn each_session_has_its_own_subscriptions() {
     older(&world, METHODS[0], &first, "a").await;
     older(&world, METHODS[0], &second, "b").await;
     add(&world, "a", "user", "hello").await;
-    assert_eq!(one.next_message().await, Some(updated(&uri("a"))));
+    assert_eq!(
+        one.next_message().await,
+        Some(updated_notification(&uri("a")))
+    );
     add(&world, "b", "user", "hello").await;
-    assert_eq!(two.next_message().await, Some(updated(&uri("b"))));
+    assert_eq!(
+        two.next_message().await,
+        Some(updated_notification(&uri("b")))
+    );
 }
 
 #[tokio::test]
@@ -184,10 +199,13 @@ async fn what_went_unheard_while_the_memory_was_away_counts_as_changed() {
     world.memory.watches.reaches(2).await;
     assert_eq!(
         ear.next_message().await,
-        Some(of_subscription(updated(&uri("a"))))
+        Some(of_subscription(updated_notification(&uri("a"))))
     );
     assert_eq!(older_ear.next_message().await, Some(list_changed()));
-    assert_eq!(older_ear.next_message().await, Some(updated(&uri("a"))));
+    assert_eq!(
+        older_ear.next_message().await,
+        Some(updated_notification(&uri("a")))
+    );
     // Changes of tools are reported during all of this.
     world
         .tool_runner
@@ -218,7 +236,7 @@ async fn what_cannot_be_subscribed_to_is_refused_by_name() {
             json!({ "uri": "file:///etc/passwd" }),
             json!({ "uri": uri("a?after=3") }),
         ] {
-            let reply = Reply::to(ask(&world, LEGACY, method, &params)).await;
+            let reply = Reply::to(create_request(&world, LEGACY, method, &params)).await;
             assert_eq!((reply.status, reply.code()), (200, -32602), "{reply:?}");
             assert!(reply.text.contains("`params.uri`"), "{reply:?}");
         }
@@ -241,7 +259,7 @@ async fn what_cannot_be_subscribed_to_is_refused_by_name() {
             .fails([ErrorReason::Conflict, ErrorReason::Unavailable]);
         for code in [-32602, -32603] {
             let params = json!({ "uri": uri("a") });
-            let reply = Reply::to(ask(&world, LEGACY, method, &params)).await;
+            let reply = Reply::to(create_request(&world, LEGACY, method, &params)).await;
             assert_eq!((reply.status, reply.code()), (200, code), "{reply:?}");
         }
     }
@@ -260,7 +278,13 @@ async fn without_a_memory_service_nothing_is_promised() {
     let (_, accepted) = listens(&world, wanted).await;
     assert_eq!(accepted, json!({}));
     for method in METHODS {
-        let reply = Reply::to(ask(&world, LEGACY, method, &json!({ "uri": uri("a") }))).await;
+        let reply = Reply::to(create_request(
+            &world,
+            LEGACY,
+            method,
+            &json!({ "uri": uri("a") }),
+        ))
+        .await;
         assert_eq!((reply.status, reply.code()), (200, -32601), "{method}");
     }
     let mut ear = EventStreamClient::open(get(&world, "/mcp", Some(LEGACY))).await;

@@ -75,26 +75,26 @@ fn body(method: &str, params: &str) -> String {
     )
 }
 
-fn calling(world: &World, tool: &str, arguments: &str) -> RequestBuilder {
+fn call_request(world: &World, tool: &str, arguments: &str) -> RequestBuilder {
     let params = format!(r#""name":"{tool}","arguments":{arguments}"#);
     let request = world.tools_call(MODERN, tool, arguments);
     request.body(body("tools/call", &params))
 }
 
-fn asking(world: &World, token: &str, method: &str, id: &str, more: &str) -> RequestBuilder {
+fn task_request(world: &World, token: &str, method: &str, id: &str, more: &str) -> RequestBuilder {
     let request = world.message_of(token, MODERN, method, "");
     let request = request.header("mcp-name", id);
     request.body(body(method, &format!(r#""taskId":"{id}"{more}"#)))
 }
 
-async fn ask(world: &World, method: &str, id: &str, more: &str) -> Reply {
-    Reply::to(asking(world, &world.token, method, id, more)).await
+async fn send_request(world: &World, method: &str, id: &str, more: &str) -> Reply {
+    Reply::to(task_request(world, &world.token, method, id, more)).await
 }
 
 /// Makes a call that becomes a task, and returns the id that its client receives.
-async fn begun(world: &World, tool: &str, arguments: &str) -> String {
+async fn begin_task(world: &World, tool: &str, arguments: &str) -> String {
     gives(world, task(ABOUT, "task"));
-    id_of(&Reply::to(calling(world, tool, arguments)).await)
+    id_of(&Reply::to(call_request(world, tool, arguments)).await)
 }
 
 fn id_of(reply: &Reply) -> String {
@@ -111,7 +111,7 @@ fn is_unknown(reply: &Reply) -> bool {
 async fn a_task_is_handed_out_sealed_and_any_gateway_looks_after_it() {
     let world = world().await;
     gives(&world, task(ABOUT, "task"));
-    let begun = Reply::to(calling(&world, "reads", r#"{"n":1.10}"#)).await;
+    let begun = Reply::to(call_request(&world, "reads", r#"{"n":1.10}"#)).await;
     let id = id_of(&begun);
     assert!(begun.text.contains(r#""x":1.10"#) && !begun.text.contains("secret"));
     assert_eq!(
@@ -126,7 +126,7 @@ async fn a_task_is_handed_out_sealed_and_any_gateway_looks_after_it() {
     let twin = world.twin().await;
     configure(&twin).await;
     gives(&twin, task(ABOUT, "task_working"));
-    let looked = ask(&twin, "tasks/get", &id, "").await;
+    let looked = send_request(&twin, "tasks/get", &id, "").await;
     assert_eq!(looked.at("/result/resultType"), "complete", "{looked:?}");
     assert_eq!(looked.at("/result/taskId"), id.as_str());
     let asked = twin.tool_runner.asked.entries().pop().unwrap();
@@ -141,7 +141,7 @@ async fn a_task_is_handed_out_sealed_and_any_gateway_looks_after_it() {
         ..task(r#"{"status":"completed"}"#, "")
     };
     gives(&twin, done);
-    let done = ask(&twin, "tasks/get", &id, "").await;
+    let done = send_request(&twin, "tasks/get", &id, "").await;
     assert_eq!(
         done.at("/result/result/content/0/text"),
         "the secret result"
@@ -166,11 +166,11 @@ async fn a_task_is_handed_out_sealed_and_any_gateway_looks_after_it() {
 #[tokio::test]
 async fn a_task_of_another_caller_or_path_or_of_long_ago_is_like_one_that_never_was() {
     let world = world().await;
-    let id = begun(&world, "reads", "{}").await;
+    let id = begin_task(&world, "reads", "{}").await;
     let ran = world.tool_runner.asked.count();
     let other = world.issuer.token("dr.kim", &["Doctor"]);
     let elsewhere = |path: &str| {
-        let mut request = asking(&world, &world.token, "tasks/get", &id, "")
+        let mut request = task_request(&world, &world.token, "tasks/get", &id, "")
             .build()
             .unwrap();
         request.url_mut().set_path(path);
@@ -178,13 +178,13 @@ async fn a_task_of_another_caller_or_path_or_of_long_ago_is_like_one_that_never_
     };
     let forged = format!("A{id}");
     for request in [
-        asking(&world, &other, "tasks/get", &id, "")
+        task_request(&world, &other, "tasks/get", &id, "")
             .build()
             .unwrap(),
-        asking(&world, &world.token, "tasks/get", &forged, "")
+        task_request(&world, &world.token, "tasks/get", &forged, "")
             .build()
             .unwrap(),
-        asking(&world, &world.token, "tasks/cancel", "t-1", "")
+        task_request(&world, &world.token, "tasks/cancel", "t-1", "")
             .build()
             .unwrap(),
         elsewhere("/mcp/near"),
@@ -199,13 +199,15 @@ async fn a_task_of_another_caller_or_path_or_of_long_ago_is_like_one_that_never_
     assert_eq!(world.tool_runner.asked.count(), ran);
     // The tool-runner reports `not_waiting` if the server no longer knows the task, or if the definition of its tool changed.
     fails(&world, "not_waiting");
-    assert!(is_unknown(&ask(&world, "tasks/get", &id, "").await));
+    assert!(is_unknown(
+        &send_request(&world, "tasks/get", &id, "").await
+    ));
     world
         .clock
         .advance(Duration::from_hours(24) + Duration::from_secs(1));
     let renewed = world.issuer.token("dr.lee", &["Doctor"]);
     assert!(is_unknown(
-        &Reply::to(asking(&world, &renewed, "tasks/get", &id, "")).await
+        &Reply::to(task_request(&world, &renewed, "tasks/get", &id, "")).await
     ));
     assert_eq!(world.tool_runner.asked.count(), ran + 1);
 }
@@ -214,7 +216,7 @@ async fn a_task_of_another_caller_or_path_or_of_long_ago_is_like_one_that_never_
 async fn whoever_may_no_longer_make_the_call_has_no_such_task() {
     let world = world().await;
     world.policy.says(PolicyAnswer::AllowThese);
-    let id = begun(&world, "reads", r#"{"n":2}"#).await;
+    let id = begin_task(&world, "reads", r#"{"n":2}"#).await;
     let ran = world.tool_runner.asked.count();
     for visible in [true, false] {
         world.policy.says(PolicyAnswer::Deny {
@@ -227,7 +229,7 @@ async fn whoever_may_no_longer_make_the_call_has_no_such_task() {
             ("tasks/cancel", ""),
         ] {
             assert!(
-                is_unknown(&ask(&world, method, &id, more).await),
+                is_unknown(&send_request(&world, method, &id, more).await),
                 "{method}"
             );
         }
@@ -242,15 +244,20 @@ async fn whoever_may_no_longer_make_the_call_has_no_such_task() {
     // The policy denies only these arguments.
     world.policy.says(PolicyAnswer::AllowThese);
     world.policy.forbid(r#""n":2"#);
-    assert!(is_unknown(&ask(&world, "tasks/get", &id, "").await));
-    let other = begun(&world, "reads", r#"{"n":3}"#).await;
+    assert!(is_unknown(
+        &send_request(&world, "tasks/get", &id, "").await
+    ));
+    let other = begin_task(&world, "reads", r#"{"n":3}"#).await;
     gives(&world, task(ABOUT, "task_working"));
-    assert_eq!(ask(&world, "tasks/get", &other, "").await.code(), 0);
+    assert_eq!(
+        send_request(&world, "tasks/get", &other, "").await.code(),
+        0
+    );
     world
         .tool_runner
         .configure(vec![listed_tool("others", &definition())]);
     until_true("its tool is gone", async || {
-        ask(&world, "tasks/get", &other, "").await.code() == -32602
+        send_request(&world, "tasks/get", &other, "").await.code() == -32602
     })
     .await;
 }
@@ -258,13 +265,13 @@ async fn whoever_may_no_longer_make_the_call_has_no_such_task() {
 #[tokio::test]
 async fn no_result_leaves_before_its_record_and_nothing_that_may_write_begins_without() {
     let world = world().await;
-    let id = begun(&world, "writes", "{}").await;
+    let id = begin_task(&world, "writes", "{}").await;
     assert_eq!(world.audit.intents.count(), 1);
     gives(&world, task(ABOUT, "task_working"));
-    ask(&world, "tasks/get", &id, "").await;
+    send_request(&world, "tasks/get", &id, "").await;
     assert_eq!(world.audit.intents.count(), 1, "to look changes nothing");
     gives(&world, task("", ""));
-    let taken = ask(
+    let taken = send_request(
         &world,
         "tasks/update",
         &id,
@@ -282,15 +289,15 @@ async fn no_result_leaves_before_its_record_and_nothing_that_may_write_begins_wi
 
     let ran = world.tool_runner.asked.count();
     world.audit.fails_after(Duration::ZERO);
-    let cancelled = ask(&world, "tasks/cancel", &id, "").await;
+    let cancelled = send_request(&world, "tasks/cancel", &id, "").await;
     assert_eq!(cancelled.at("/error/data/reason"), "not_durable");
     assert_eq!(world.tool_runner.asked.count(), ran);
     gives(&world, task(ABOUT, "task_working"));
-    let looked = ask(&world, "tasks/get", &id, "").await;
+    let looked = send_request(&world, "tasks/get", &id, "").await;
     assert_eq!(looked.at("/error/data/reason"), "not_durable");
     assert!(!looked.text.contains("1.10"), "{looked:?}");
     gives(&world, task(ABOUT, "task"));
-    let begun = Reply::to(calling(&world, "reads", "{}")).await;
+    let begun = Reply::to(call_request(&world, "reads", "{}")).await;
     assert!(begun.at("/result/taskId").is_null(), "{begun:?}");
     assert_eq!(world.tool_runner.asked.count(), ran + 2);
 }
@@ -298,7 +305,7 @@ async fn no_result_leaves_before_its_record_and_nothing_that_may_write_begins_wi
 #[tokio::test]
 async fn tasks_are_for_clients_that_declare_them_where_there_are_any() {
     let world = world().await;
-    let id = begun(&world, "reads", "{}").await;
+    let id = begin_task(&world, "reads", "{}").await;
     for (method, more) in [
         ("tasks/get", ""),
         ("tasks/update", r#","inputResponses":{}"#),
@@ -314,10 +321,10 @@ async fn tasks_are_for_clients_that_declare_them_where_there_are_any() {
         let older = Reply::to(world.message(LEGACY, method, &params)).await;
         assert_eq!(older.code(), -32601, "{older:?}");
     }
-    let answered = ask(&world, "tasks/update", &id, r#","inputResponses":[]"#).await;
+    let answered = send_request(&world, "tasks/update", &id, r#","inputResponses":[]"#).await;
     assert!(answered.text.contains("inputResponses"), "{answered:?}");
     for removed in ["tasks/list", "tasks/result"] {
-        let reply = ask(&world, removed, &id, "").await;
+        let reply = send_request(&world, removed, &id, "").await;
         assert_eq!((reply.status, reply.code()), (404, -32601), "{reply:?}");
     }
     // A tool whose calls always become tasks, called by a client that supports none.
@@ -325,7 +332,7 @@ async fn tasks_are_for_clients_that_declare_them_where_there_are_any() {
     let reply = world.call("reads").await;
     assert_eq!((reply.status, reply.code()), (400, -32021), "{reply:?}");
     fails(&world, "needs_tasks");
-    let reply = Reply::to(calling(&world, "reads", "{}")).await;
+    let reply = Reply::to(call_request(&world, "reads", "{}")).await;
     assert_eq!(reply.at("/result/isError"), true, "{reply:?}");
 
     let initialize = r#""protocolVersion":"2025-11-25","capabilities":{}"#;
@@ -342,34 +349,34 @@ async fn tasks_are_for_clients_that_declare_them_where_there_are_any() {
         told.at("/result/capabilities/extensions").is_null(),
         "{told:?}"
     );
-    let reply = ask(&none, "tasks/get", "t-1", "").await;
+    let reply = send_request(&none, "tasks/get", "t-1", "").await;
     assert_eq!((reply.status, reply.code()), (404, -32601), "{reply:?}");
 }
 
 #[tokio::test]
 async fn a_task_asks_under_the_name_of_who_asks_and_only_what_its_client_can_answer() {
     let world = world().await;
-    let id = begun(&world, "reads", "{}").await;
+    let id = begin_task(&world, "reads", "{}").await;
     let asks = |requests: &str| pb::Task {
         input_requests_json: requests.to_owned().into(),
         ..task(r#"{"status":"input_required"}"#, "task_input_required")
     };
     gives(&world, asks(ASK));
-    let asked = ask(&world, "tasks/get", &id, "").await;
+    let asked = send_request(&world, "tasks/get", &id, "").await;
     let message = asked.at("/result/inputRequests/who/params/message");
     assert_eq!(message, "[reads] Who?", "{asked:?}");
     gives(&world, asks(r#"{"a":{"method":"roots/list"}}"#));
-    let asked = ask(&world, "tasks/get", &id, "").await;
+    let asked = send_request(&world, "tasks/get", &id, "").await;
     assert_eq!(asked.code(), -32021, "{asked:?}");
     let failed = pb::Task {
         error_json: r#"{"code":-32603,"message":"broke"}"#.into(),
         ..task(r#"{"status":"failed"}"#, "task_failed")
     };
     gives(&world, failed);
-    let failed = ask(&world, "tasks/get", &id, "").await;
+    let failed = send_request(&world, "tasks/get", &id, "").await;
     assert_eq!(failed.at("/result/error/message"), "broke", "{failed:?}");
     fails(&world, "source_unavailable");
-    let away = ask(&world, "tasks/get", &id, "").await;
+    let away = send_request(&world, "tasks/get", &id, "").await;
     assert_eq!(away.at("/error/message"), "why it failed", "{away:?}");
 }
 
@@ -378,24 +385,24 @@ async fn long_arguments_are_kept_for_the_task_for_an_hour_and_no_gateway_reads_t
     let world = world().await;
     let long = format!(r#"{{"n":1.10,"a":"{}"}}"#, "canary ".repeat(200));
     gives(&world, task(ABOUT, "task"));
-    let begun = Reply::to(calling(&world, "reads", &long)).await;
+    let begun = Reply::to(call_request(&world, "reads", &long)).await;
     assert_eq!(begun.at("/result/ttlMs"), 3_600_000);
     let id = id_of(&begun);
     assert!(id.len() < 1_000);
-    let stored = world.stored();
+    let stored = world.read_store();
     assert!(!stored.windows(6).any(|part| part == b"canary"));
     gives(&world, task(ABOUT, "task_working"));
-    assert_eq!(ask(&world, "tasks/get", &id, "").await.code(), 0);
+    assert_eq!(send_request(&world, "tasks/get", &id, "").await.code(), 0);
     let asked = world.tool_runner.asked.entries().pop().unwrap();
     assert_eq!(asked.arguments_json, long.as_bytes());
     world.clock.advance(Duration::from_secs(3_601));
     let token = world.issuer.token("dr.lee", &["Doctor"]);
     assert!(is_unknown(
-        &Reply::to(asking(&world, &token, "tasks/get", &id, "")).await
+        &Reply::to(task_request(&world, &token, "tasks/get", &id, "")).await
     ));
 }
 
-fn listening(world: &World, notifications: &str) -> RequestBuilder {
+fn listen_request(world: &World, notifications: &str) -> RequestBuilder {
     let request = world.message(MODERN, "subscriptions/listen", "");
     let params = format!(r#""notifications":{{{notifications}}}"#);
     request.body(body("subscriptions/listen", &params))
@@ -404,7 +411,7 @@ fn listening(world: &World, notifications: &str) -> RequestBuilder {
 #[tokio::test]
 async fn whoever_listens_to_a_task_is_told_once_how_it_stands_and_each_time_on_record() {
     let world = world().await;
-    let id = begun(&world, "reads", r#"{"n":1.10}"#).await;
+    let id = begin_task(&world, "reads", r#"{"n":1.10}"#).await;
     let working = r#"{"status":"working","pollIntervalMs":1, "a\"b":1.10}"#;
     for _ in 0..2 {
         gives(&world, task(working, "task_working"));
@@ -416,7 +423,7 @@ async fn whoever_listens_to_a_task_is_told_once_how_it_stands_and_each_time_on_r
     };
     gives(&world, done);
     let wanted = format!(r#""taskIds":["{id}","nobody's","A{id}"]"#);
-    let mut ear = EventStreamClient::open(listening(&world, &wanted)).await;
+    let mut ear = EventStreamClient::open(listen_request(&world, &wanted)).await;
     let acknowledged = ear.next_message().await.unwrap();
     let taken = &acknowledged["params"]["notifications"];
     assert_eq!(taken, &json!({ "taskIds": [id] }));
@@ -451,11 +458,11 @@ async fn whoever_listens_to_a_task_is_told_once_how_it_stands_and_each_time_on_r
 async fn whoever_may_no_longer_make_the_call_hears_no_more_of_its_task() {
     let world = world().await;
     world.policy.says(PolicyAnswer::AllowThese);
-    let id = begun(&world, "reads", "{}").await;
+    let id = begin_task(&world, "reads", "{}").await;
     let working = r#"{"status":"working","pollIntervalMs":1}"#;
     gives(&world, task(working, "task_working"));
     let wanted = format!(r#""toolsListChanged":true,"taskIds":["{id}"]"#);
-    let mut ear = EventStreamClient::open(listening(&world, &wanted)).await;
+    let mut ear = EventStreamClient::open(listen_request(&world, &wanted)).await;
     ear.next_message().await.unwrap();
     let told = ear.next_message().await.unwrap();
     assert_eq!(told["params"]["status"], "working", "{told}");
@@ -487,7 +494,11 @@ async fn tasks_are_listened_to_by_clients_that_declare_them_and_not_by_the_hundr
     let undeclared = Reply::to(world.message(MODERN, "subscriptions/listen", params)).await;
     assert_eq!((undeclared.status, undeclared.code()), (400, -32021));
     let many = vec!["t"; 33];
-    let many = Reply::to(listening(&world, &format!(r#""taskIds":{}"#, json!(many)))).await;
+    let many = Reply::to(listen_request(
+        &world,
+        &format!(r#""taskIds":{}"#, json!(many)),
+    ))
+    .await;
     assert_eq!(many.code(), -32602, "{many:?}");
     assert!(many.text.contains("32 ids"), "{many:?}");
 }

@@ -8,11 +8,11 @@ use wardgate_domain::OfferKind;
 
 use crate::content::offer;
 use crate::listen::{get, subscribe};
-use crate::memory::{ask, ask_as};
+use crate::memory::{create_request, create_request_as};
 use crate::sessions::begin;
 use wardgate_testkit::{EventStreamClient, until_true};
 
-use crate::subscriptions::{of_subscription, updated};
+use crate::subscriptions::{of_subscription, updated_notification};
 use crate::world::{LEGACY, OLDEST, Reply, World};
 
 const BEGIN: &str = "resources/subscribe";
@@ -58,7 +58,7 @@ async fn hears_nothing(ear: &mut EventStreamClient) {
 
 /// Sends an older client's request, in `session` unless that is empty.
 async fn older(world: &World, method: &str, session: &str, uri: &str) -> Reply {
-    let mut request = ask(world, LEGACY, method, &json!({ "uri": uri }));
+    let mut request = create_request(world, LEGACY, method, &json!({ "uri": uri }));
     if !session.is_empty() {
         request = request.header("mcp-session-id", session);
     }
@@ -76,12 +76,12 @@ async fn a_modern_client_hears_of_the_resources_that_it_named_and_that_are_watch
     world.touch(DOOR);
     assert_eq!(
         ear.next_message().await,
-        Some(of_subscription(updated(DOOR)))
+        Some(of_subscription(updated_notification(DOOR)))
     );
     world.touch(DOOR);
     assert_eq!(
         ear.next_message().await,
-        Some(of_subscription(updated(DOOR)))
+        Some(of_subscription(updated_notification(DOOR)))
     );
     assert!(world.audit.attempts.count() == 0, "nothing was released");
 }
@@ -118,7 +118,8 @@ async fn whoever_may_no_longer_read_a_resource_hears_no_more_of_it() {
     until_true("nothing is heard of the door", async || {
         world.touch(DOOR);
         world.touch(OTHER);
-        let is_over = ear.next_message().await == Some(of_subscription(updated(OTHER)));
+        let is_over =
+            ear.next_message().await == Some(of_subscription(updated_notification(OTHER)));
         while timeout(A_WHILE, ear.next_message()).await.is_ok() {}
         is_over
     })
@@ -137,7 +138,7 @@ async fn what_is_watched_is_decided_anew_before_its_permits_end_and_nothing_is_l
         world.touch(DOOR);
         assert_eq!(
             ear.next_message().await,
-            Some(of_subscription(updated(DOOR)))
+            Some(of_subscription(updated_notification(DOOR)))
         );
     }
     assert!(world.policy.asked.count() > before, "it was decided anew");
@@ -154,13 +155,13 @@ async fn a_watch_that_broke_off_is_made_again_and_what_it_was_about_counts_as_ch
     world.tool_runner.touched.send(None).unwrap();
     assert_eq!(
         ear.next_message().await,
-        Some(of_subscription(updated(DOOR)))
+        Some(of_subscription(updated_notification(DOOR)))
     );
     hears_nothing(&mut ear).await;
     world.touch(DOOR);
     assert_eq!(
         ear.next_message().await,
-        Some(of_subscription(updated(DOOR)))
+        Some(of_subscription(updated_notification(DOOR)))
     );
 }
 
@@ -177,7 +178,11 @@ async fn an_older_client_subscribes_by_requests_of_their_own() {
         );
         // After the answer, changes are reported.
         world.touch(DOOR);
-        assert_eq!(ear.next_message().await, Some(updated(DOOR)), "{version}");
+        assert_eq!(
+            ear.next_message().await,
+            Some(updated_notification(DOOR)),
+            "{version}"
+        );
         let mut later = EventStreamClient::open(get(&world, "/mcp", Some(version))).await;
         // It is not known when the later stream begins to report changes.
         let heard = loop {
@@ -186,10 +191,14 @@ async fn an_older_client_subscribes_by_requests_of_their_own() {
                 break heard;
             }
         };
-        assert_eq!(heard, Some(updated(DOOR)), "{version}");
-        assert_eq!(ear.next_message().await, Some(updated(DOOR)), "{version}");
+        assert_eq!(heard, Some(updated_notification(DOOR)), "{version}");
+        assert_eq!(
+            ear.next_message().await,
+            Some(updated_notification(DOOR)),
+            "{version}"
+        );
         while let Ok(heard) = timeout(A_WHILE, ear.next_message()).await {
-            assert_eq!(heard, Some(updated(DOOR)), "{version}");
+            assert_eq!(heard, Some(updated_notification(DOOR)), "{version}");
         }
         assert_eq!(older(&world, END, "", DOOR).await.at("/result"), json!({}));
         world.touch(DOOR);
@@ -206,7 +215,7 @@ async fn subscriptions_are_those_of_one_session_of_one_caller() {
     let mut two = EventStreamClient::open(in_session(&second)).await;
     let mut none = EventStreamClient::open(get(&world, "/mcp", Some(LEGACY))).await;
     let mallory = world.issuer.token("mallory", &["Doctor"]);
-    let theirs = ask_as(&world, &mallory, LEGACY, BEGIN, &json!({ "uri": DOOR }));
+    let theirs = create_request_as(&world, &mallory, LEGACY, BEGIN, &json!({ "uri": DOOR }));
     assert_eq!(Reply::to(theirs).await.at("/result"), json!({}));
     assert_eq!(
         older(&world, BEGIN, &second, OTHER).await.at("/result"),
@@ -214,7 +223,7 @@ async fn subscriptions_are_those_of_one_session_of_one_caller() {
     );
     world.touch(DOOR);
     world.touch(OTHER);
-    assert_eq!(two.next_message().await, Some(updated(OTHER)));
+    assert_eq!(two.next_message().await, Some(updated_notification(OTHER)));
     hears_nothing(&mut one).await;
     hears_nothing(&mut none).await;
 }
@@ -261,7 +270,7 @@ async fn nobody_hears_of_a_resource_without_the_scopes_of_its_source() {
     world.touch(DOOR);
     assert_eq!(
         ear.next_message().await,
-        Some(of_subscription(updated(DOOR)))
+        Some(of_subscription(updated_notification(DOOR)))
     );
     hears_nothing(&mut older).await;
 }

@@ -259,12 +259,12 @@ impl World {
     }
 
     /// Calls a tool in a separate task.
-    pub(crate) fn calling(&self, version: &str, tool: &str) -> JoinHandle<Reply> {
+    pub(crate) fn spawn_call(&self, version: &str, tool: &str) -> JoinHandle<Reply> {
         tokio::spawn(Reply::to(self.tools_call(version, tool, "{}")))
     }
 
     /// Returns all bytes of the gateway's store.
-    pub(crate) fn stored(&self) -> Vec<u8> {
+    pub(crate) fn read_store(&self) -> Vec<u8> {
         let files = std::fs::read_dir(self.files.path()).unwrap();
         let files = files.map(|file| file.unwrap().path());
         let stored = files.filter(|path| path.display().to_string().contains("gateway.sqlite"));

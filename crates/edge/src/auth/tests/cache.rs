@@ -51,7 +51,7 @@ async fn a_refusal_is_not_cached() {
 #[tokio::test]
 async fn a_cached_token_goes_with_its_key() {
     let (old, new) = (TestKey::ed25519(), TestKey::ed25519());
-    let (server, authenticator) = served(&[old.jwk("old"), new.jwk("new")]).await;
+    let (server, authenticator) = start_key_server(&[old.jwk("old"), new.jwk("new")]).await;
     let (by_old, by_new) = (good(&old, "old"), good(&new, "new"));
     authenticator.caller(&by_old).await.unwrap();
     authenticator.caller(&by_new).await.unwrap();
@@ -68,7 +68,7 @@ async fn a_cached_token_goes_with_its_key() {
 #[tokio::test]
 async fn a_key_replaced_under_the_same_id_ends_its_tokens() {
     let (old, new) = (TestKey::ed25519(), TestKey::ed25519());
-    let (server, authenticator) = served(&[old.jwk("k")]).await;
+    let (server, authenticator) = start_key_server(&[old.jwk("k")]).await;
     let token = good(&old, "k");
     authenticator.caller(&token).await.unwrap();
     server.answer_with(StatusCode::OK, key_set(&[new.jwk("k")]));

@@ -139,7 +139,7 @@ async fn authenticator(config: IssuerConfig, clock: &TestClock) -> Result<Authen
 }
 
 /// Starts a server of a key set, and creates an authenticator that uses its keys.
-async fn served(keys: &[Value]) -> (KeyServer, Arc<Authenticator>) {
+async fn start_key_server(keys: &[Value]) -> (KeyServer, Arc<Authenticator>) {
     let server = KeyServer::start(StatusCode::OK, key_set(keys)).await;
     let authenticator = authenticator(url_issuer(&server), &TestClock::at(NOW)).await;
     (server, Arc::new(authenticator.unwrap()))

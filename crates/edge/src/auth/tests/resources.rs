@@ -120,6 +120,6 @@ async fn scopes_are_read_in_either_spelling() {
     for value in [json!(1), json!([1]), json!(["a\n"]), json!({ "a": 1 })] {
         let token = token(&key, "scope", value);
         let refused = authenticator.verify(&token, &[]).await.unwrap_err();
-        assert_eq!(refused, TokenRefusal::invalid("scope"));
+        assert_eq!(refused, TokenRefusal::invalid_claim("scope"));
     }
 }

@@ -9,7 +9,7 @@ use super::*;
 async fn no_token_is_accepted_before_the_revocations_were_read_and_a_known_one_not_once_revoked() {
     let key = TestKey::ed25519();
     let (revocations, followed) = watch::channel(None);
-    let (_server, authenticator) = served(&[key.jwk("ed")]).await;
+    let (_server, authenticator) = start_key_server(&[key.jwk("ed")]).await;
     let authenticator = Arc::into_inner(authenticator).unwrap();
     let authenticator = authenticator.with_revocations(RevocationWatch::new(followed));
     let token = good(&key, "ed");

@@ -5,7 +5,7 @@ use super::*;
 #[tokio::test]
 async fn a_new_key_is_read_with_its_first_token() {
     let (old, new) = (TestKey::ed25519(), TestKey::ed25519());
-    let (server, authenticator) = served(&[old.jwk("old")]).await;
+    let (server, authenticator) = start_key_server(&[old.jwk("old")]).await;
     server.answer_with(StatusCode::OK, key_set(&[old.jwk("old"), new.jwk("new")]));
     authenticator.caller(&good(&new, "new")).await.unwrap();
     authenticator.caller(&good(&old, "old")).await.unwrap();
@@ -50,9 +50,9 @@ async fn unknown_keys_cause_at_most_one_reading_in_ten_seconds() {
 #[tokio::test]
 async fn many_unknown_keys_at_once_share_one_reading() {
     let (old, new) = (TestKey::ed25519(), TestKey::ed25519());
-    let (server, authenticator) = served(&[old.jwk("old")]).await;
+    let (server, authenticator) = start_key_server(&[old.jwk("old")]).await;
     server.answer_with(StatusCode::OK, key_set(&[new.jwk("new")]));
-    server.hold();
+    server.hold_responses();
     let callers: Vec<_> = (0..50)
         .map(|number| {
             let authenticator = Arc::clone(&authenticator);
@@ -74,9 +74,9 @@ async fn many_unknown_keys_at_once_share_one_reading() {
 #[tokio::test]
 async fn a_client_that_hangs_up_does_not_end_the_reading() {
     let (old, new) = (TestKey::ed25519(), TestKey::ed25519());
-    let (server, authenticator) = served(&[old.jwk("old")]).await;
+    let (server, authenticator) = start_key_server(&[old.jwk("old")]).await;
     server.answer_with(StatusCode::OK, key_set(&[new.jwk("new")]));
-    server.hold();
+    server.hold_responses();
     let (first, token) = (Arc::clone(&authenticator), good(&new, "new"));
     let hanging = tokio::spawn(async move { first.caller(&token).await });
     server.requests_reach(2).await;

@@ -254,7 +254,7 @@ async fn the_client_of_a_token_and_who_acts_for_its_caller_are_told() {
     );
     for unreadable in [json!("agent-7"), json!({}), json!({ "sub": 7 }), deep] {
         let refused = issuer.caller_of(claims_with("act", unreadable)).await;
-        assert_eq!(refused.unwrap_err(), TokenRefusal::invalid("act"));
+        assert_eq!(refused.unwrap_err(), TokenRefusal::invalid_claim("act"));
     }
 }
 
@@ -285,5 +285,5 @@ async fn no_issuer_names_a_person_of_another_one() {
     assert_eq!(subject(ISSUER, "ada").await.unwrap(), "ada");
     assert_eq!(subject(partner, "ada").await.unwrap(), "partner:ada");
     let refusal = subject(ISSUER, "partner:ada").await.unwrap_err();
-    assert_eq!(refusal, TokenRefusal::invalid("sub"));
+    assert_eq!(refusal, TokenRefusal::invalid_claim("sub"));
 }

@@ -30,7 +30,7 @@ fn until(two: &TwoReplicas) -> Timestamp {
     two.one.now().plus(QUARTER)
 }
 
-async fn listed(store: &Store, approver: Digest) -> Vec<ApprovalId> {
+async fn list_ids(store: &Store, approver: Digest) -> Vec<ApprovalId> {
     let listed = store.list_approvals(approver).await.unwrap();
     listed.into_iter().map(|it| it.id).collect()
 }
@@ -54,9 +54,9 @@ async fn a_call_that_is_repeated_finds_its_request_at_any_replica() {
             Some(first.clone())
         );
         for approver in [manager(), auditor()] {
-            assert_eq!(listed(&two.other, approver).await.len(), 2);
+            assert_eq!(list_ids(&two.other, approver).await.len(), 2);
         }
-        assert_eq!(listed(&two.one, Digest::compute(b"teller")).await, []);
+        assert_eq!(list_ids(&two.one, Digest::compute(b"teller")).await, []);
     }
 }
 
@@ -77,7 +77,7 @@ async fn a_request_is_decided_once() {
             ApprovalState::Refused
         };
         assert_eq!(found.state, expected);
-        assert_eq!(listed(&two.one, manager()).await, []);
+        assert_eq!(list_ids(&two.one, manager()).await, []);
         assert!(
             !two.one
                 .decide_approval(id, Some(b"yes"), until(&two))

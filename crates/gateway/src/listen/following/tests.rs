@@ -12,9 +12,9 @@ fn ada() -> Digest {
 }
 
 /// Creates the feed of a stream of Ada's that chose the conversations `a` and `b`.
-fn following(inboxes: &UpdateInboxes, list: bool) -> ConversationFeed {
+fn create_feed(inboxes: &UpdateInboxes, list: bool) -> ConversationFeed {
     let chosen = ["a", "b"].map(|name| (id(name), format!("uri of {name}")));
-    ConversationFeed::chosen(inboxes.open(ada()), list, chosen.to_vec())
+    ConversationFeed::for_conversations(inboxes.open(ada()), list, chosen.to_vec())
 }
 
 fn deliver(inboxes: &UpdateInboxes, owner: Digest, what: ChangedPart) {
@@ -24,7 +24,7 @@ fn deliver(inboxes: &UpdateInboxes, owner: Digest, what: ChangedPart) {
     });
 }
 
-fn said(inboxes: &UpdateInboxes, name: &str) {
+fn deliver_message(inboxes: &UpdateInboxes, name: &str) {
     deliver(inboxes, ada(), ChangedPart::Messages(id(name)));
 }
 
@@ -45,8 +45,9 @@ async fn is_silent(following: &mut ConversationFeed) -> bool {
 #[tokio::test(start_paused = true)]
 async fn only_what_was_chosen_is_told_and_only_to_whom_it_belongs() {
     let inboxes = UpdateInboxes::default();
-    let (mut without_list, mut with_list) = (following(&inboxes, false), following(&inboxes, true));
-    said(&inboxes, "other");
+    let (mut without_list, mut with_list) =
+        (create_feed(&inboxes, false), create_feed(&inboxes, true));
+    deliver_message(&inboxes, "other");
     deliver(
         &inboxes,
         Digest::compute(b"mallory"),
@@ -58,7 +59,7 @@ async fn only_what_was_chosen_is_told_and_only_to_whom_it_belongs() {
     deliver(&inboxes, ada(), ChangedPart::List);
     assert_eq!(with_list.next().await, words(true, &[]));
     assert!(is_silent(&mut without_list).await);
-    said(&inboxes, "b");
+    deliver_message(&inboxes, "b");
     assert_eq!(with_list.next().await, words(false, &["b"]));
     assert_eq!(without_list.next().await, words(false, &["b"]));
 }
@@ -66,18 +67,18 @@ async fn only_what_was_chosen_is_told_and_only_to_whom_it_belongs() {
 #[tokio::test(start_paused = true)]
 async fn the_first_word_comes_at_once_and_the_next_no_sooner_than_a_second_later() {
     let inboxes = UpdateInboxes::default();
-    let mut following = following(&inboxes, false);
+    let mut following = create_feed(&inboxes, false);
     let began = Instant::now();
-    said(&inboxes, "a");
+    deliver_message(&inboxes, "a");
     assert_eq!(following.next().await, words(false, &["a"]));
     assert_eq!(began.elapsed(), Duration::ZERO);
     for _ in 0..5 {
-        said(&inboxes, "a");
+        deliver_message(&inboxes, "a");
     }
     // The waiting future is dropped, and no update is lost.
     let early = tokio::time::timeout(Duration::from_millis(900), following.next());
     assert!(early.await.is_err());
-    said(&inboxes, "b");
+    deliver_message(&inboxes, "b");
     assert_eq!(following.next().await, words(false, &["a", "b"]));
     assert_eq!(began.elapsed(), PAUSE);
     assert!(is_silent(&mut following).await);
@@ -86,12 +87,12 @@ async fn the_first_word_comes_at_once_and_the_next_no_sooner_than_a_second_later
 #[tokio::test(start_paused = true)]
 async fn what_went_unseen_counts_as_changed() {
     let inboxes = UpdateInboxes::default();
-    let mut following = following(&inboxes, true);
+    let mut following = create_feed(&inboxes, true);
     inboxes.deliver(&ConversationChanges {
         unseen: true,
         changes: Vec::new(),
     });
-    said(&inboxes, "a");
+    deliver_message(&inboxes, "a");
     assert_eq!(following.next().await, words(true, &["a", "b"]));
     assert!(is_silent(&mut following).await);
 }
@@ -99,9 +100,9 @@ async fn what_went_unseen_counts_as_changed() {
 #[tokio::test(start_paused = true)]
 async fn an_inbox_holds_only_so_much_and_ends_with_its_stream() {
     let inboxes = UpdateInboxes::default();
-    let mut following = following(&inboxes, false);
+    let mut following = create_feed(&inboxes, false);
     for n in 0..2_000 {
-        said(&inboxes, &format!("other{n}"));
+        deliver_message(&inboxes, &format!("other{n}"));
     }
     assert_eq!(following.next().await, words(false, &["a", "b"]));
     drop(following);

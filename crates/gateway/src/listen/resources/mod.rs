@@ -88,7 +88,7 @@ pub(crate) struct ListeningClient {
 impl ListeningClient {
     /// Returns the resource changes of a stream that follows the subscriptions of `session`, or `None` if the view has no
     /// resources. For a client that was disconnected, every resource counts as changed.
-    pub(super) fn subscribed(
+    pub(super) fn follow_session(
         self,
         session: Option<Digest>,
         offered: OfferedContent,
@@ -100,7 +100,7 @@ impl ListeningClient {
         };
         offered
             .resources
-            .then(|| ResourceChanges::subscribed(self, subscriber, was_away))
+            .then(|| ResourceChanges::for_subscriber(self, subscriber, was_away))
     }
 
     /// Creates the client of a stream that follows subscriptions, for versions before 2026-07-28.
@@ -179,7 +179,7 @@ impl std::fmt::Debug for ResourceChanges {
 
 impl ResourceChanges {
     /// Watches the resources at `uris`, and returns those of them that can be watched.
-    pub(crate) async fn chosen(
+    pub(crate) async fn for_uris(
         who: ListeningClient,
         uris: BTreeSet<String>,
     ) -> (Self, BTreeSet<String>) {
@@ -193,7 +193,7 @@ impl ResourceChanges {
     }
 
     /// Watches the resources that the session of `subscriber` is subscribed to, now and later.
-    fn subscribed(who: ListeningClient, subscriber: Subscriber, was_away: bool) -> Self {
+    fn for_subscriber(who: ListeningClient, subscriber: Subscriber, was_away: bool) -> Self {
         let changed = ChangedUris::default();
         let task = subscribed::follow_subscriptions(who, subscriber, was_away, changed.clone());
         let task = AbortOnDropHandle::new(tokio::spawn(task));

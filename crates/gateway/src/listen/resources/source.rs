@@ -118,7 +118,7 @@ pub(super) async fn follow(
         let selection = selections.borrow_and_update().clone();
         let next = match follower.decide_and_watch(&selection, afresh).await {
             Ok(next) => {
-                settled.send_replace((selection.round, follower.watched()));
+                settled.send_replace((selection.round, follower.watched_uris()));
                 next
             }
             Err(error) => {
@@ -231,7 +231,7 @@ impl SourceFollower {
             }
             Err(error) => return Err(error),
         }
-        let watched = self.watched();
+        let watched = self.watched_uris();
         self.known.retain(|uri| selection.uris.contains(uri));
         let is_late =
             |uri: &&String| selection.round > self.served && selection.late.contains(*uri);
@@ -296,7 +296,7 @@ impl SourceFollower {
     }
 
     /// Returns the URIs that are watched, as the client uses them.
-    fn watched(&self) -> BTreeSet<String> {
+    fn watched_uris(&self) -> BTreeSet<String> {
         let open = self.open.iter();
         open.flat_map(|open| open.watched.values().cloned())
             .collect()

@@ -69,7 +69,7 @@ impl Sources {
                 self.followed.insert(source, followed);
             }
         }
-        let settled = self.followed.values().map(FollowedSource::settled);
+        let settled = self.followed.values().map(FollowedSource::wait_for_watched);
         join_all(settled).await.into_iter().flatten().collect()
     }
 }
@@ -117,7 +117,7 @@ impl FollowedSource {
     }
 
     /// Waits until the current selection is applied, and returns the URIs that are watched.
-    async fn settled(&self) -> BTreeSet<String> {
+    async fn wait_for_watched(&self) -> BTreeSet<String> {
         let round = self.selection.borrow().round;
         let mut watched = self.watched.clone();
         let settled = timeout(PATIENCE, watched.wait_for(|(done, _)| *done >= round)).await;

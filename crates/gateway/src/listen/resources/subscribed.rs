@@ -200,7 +200,7 @@ pub(crate) async fn subscribe(
     match asked.await {
         Ok(Authorization::Allowed(_)) => who.apply(&resource.facts)?,
         Ok(Authorization::Denied { .. } | Authorization::NeedsIntent(_)) => return Err(unknown()),
-        Err(error) => return Err(authority.undecided(&error)),
+        Err(error) => return Err(authority.undecided_error(&error)),
     }
     // This watch stays open until the streams have opened theirs, so that the source is asked only once.
     let mut trial = Sources::new(who.clone(), ChangedUris::default());

@@ -65,11 +65,11 @@ fn tools() -> Vec<pb::Tool> {
     ]
 }
 
-async fn viewed() -> World {
-    viewed_among(World::start().await).await
+async fn start_world() -> World {
+    offer_sources(World::start().await).await
 }
 
-async fn viewed_among(world: World) -> World {
+async fn offer_sources(world: World) -> World {
     let sources = NAMES.map(|name| pb::Source {
         prefix: format!("{name}__"),
         ..source(name, &KINDS)
@@ -93,7 +93,7 @@ async fn viewed_among(world: World) -> World {
 
 const PROGRAM: &str = "/mcp/upstream/program";
 
-async fn ask(world: &World, version: &str, method: &str, params: &str) -> Reply {
+async fn send_request(world: &World, version: &str, method: &str, params: &str) -> Reply {
     Reply::to(request_to(world, PROGRAM, version, method, params)).await
 }
 
@@ -107,17 +107,17 @@ fn each(reply: &Reply, list: &str, member: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn lists_hold_that_source_alone_under_its_own_names() {
-    let world = viewed().await;
+    let world = start_world().await;
     for version in [MODERN, LEGACY, OLDEST] {
-        let tools = ask(&world, version, "tools/list", "").await;
+        let tools = send_request(&world, version, "tools/list", "").await;
         assert_eq!(each(&tools, "tools", "name"), ["read", "write"]);
         assert!(tools.text.contains(r#"{"name":"read","#), "{tools:?}");
-        let prompts = ask(&world, version, "prompts/list", "").await;
+        let prompts = send_request(&world, version, "prompts/list", "").await;
         assert_eq!(each(&prompts, "prompts", "name"), ["greet"]);
         assert!(prompts.text.contains(r#"{"name":"greet","#) && prompts.text.contains("1.10"));
-        let resources = ask(&world, version, "resources/list", "").await;
+        let resources = send_request(&world, version, "resources/list", "").await;
         assert_eq!(each(&resources, "resources", "uri"), ["memo:a", "memo:b"]);
-        let templates = ask(&world, version, "resources/templates/list", "").await;
+        let templates = send_request(&world, version, "resources/templates/list", "").await;
         assert_eq!(
             each(&templates, "resourceTemplates", "uriTemplate"),
             ["memo:{x}"]
@@ -127,7 +127,7 @@ async fn lists_hold_that_source_alone_under_its_own_names() {
             assert_eq!(list.at("/result/resultType").is_null(), version != MODERN);
         }
     }
-    let tools = ask(&world, MODERN, "tools/list", "").await;
+    let tools = send_request(&world, MODERN, "tools/list", "").await;
     let page = "/result/tools/0/_meta/ui/resourceUri";
     assert_eq!(tools.at(page), "ui://page");
     // The definition of a tool that may write is contradicted only beside the tools of others.
@@ -146,7 +146,7 @@ async fn lists_hold_that_source_alone_under_its_own_names() {
 #[tokio::test]
 async fn a_list_may_be_kept_as_long_as_its_shortest_source_says_and_never_longer_than_what_is_ours()
 {
-    let world = viewed().await;
+    let world = start_world().await;
     for (said, kept) in [
         (None, 5_000),
         (Some(60), 5_000),
@@ -161,12 +161,12 @@ async fn a_list_may_be_kept_as_long_as_its_shortest_source_says_and_never_longer
         }
         world.tool_runner.configure(tools());
         until_true("the gateway knows it", async || {
-            let tools = ask(&world, MODERN, "tools/list", "").await;
+            let tools = send_request(&world, MODERN, "tools/list", "").await;
             tools.at("/result/ttlMs") == kept
         })
         .await;
         for method in ["prompts/list", "resources/list", "resources/templates/list"] {
-            let list = ask(&world, MODERN, method, "").await;
+            let list = send_request(&world, MODERN, method, "").await;
             assert_eq!(list.at("/result/ttlMs"), kept, "{method}");
             assert_eq!(list.at("/result/cacheScope"), "private");
         }
@@ -177,14 +177,14 @@ async fn a_list_may_be_kept_as_long_as_its_shortest_source_says_and_never_longer
 
 #[tokio::test]
 async fn what_a_request_says_besides_goes_on_as_it_was_written() {
-    let world = viewed().await;
+    let world = start_world().await;
     let answers = r#"{"who": {"action":"accept"}}"#;
     let params = format!(r#""name":"read","inputResponses":{answers}"#);
     for version in [MODERN, LEGACY] {
         world
             .tool_runner
             .next([RunBehavior::Give(Box::new(tool_result("", &Value::Null)))]);
-        let called = ask(&world, version, "tools/call", &params).await;
+        let called = send_request(&world, version, "tools/call", &params).await;
         assert_eq!(called.status, 200, "{called:?}");
         let asked = world.tool_runner.asked.entries().pop().unwrap();
         let besides = asked.interaction.unwrap();
@@ -201,14 +201,14 @@ async fn what_a_request_says_besides_goes_on_as_it_was_written() {
 
 #[tokio::test]
 async fn a_call_is_the_ordinary_one_and_its_links_are_the_servers_own() {
-    let world = viewed().await;
+    let world = start_world().await;
     let content = r#"[{"type":"resource_link","uri":"program+memo:a","name":"a"},{"type":"text","text":"program+memo:a","n":1.10}]"#;
     for version in [MODERN, LEGACY] {
         let mut given = tool_result("", &Value::Null);
         given.content_json = content.to_owned().into();
         world.tool_runner.next([RunBehavior::Give(Box::new(given))]);
         let params = r#""name":"read","arguments":{"n":1.10}"#;
-        let called = ask(&world, version, "tools/call", params).await;
+        let called = send_request(&world, version, "tools/call", params).await;
         let own = content.replacen("program+memo:a", "memo:a", 1);
         assert!(called.text.contains(&own), "{called:?}");
         let asked = world.tool_runner.asked.entries().pop().unwrap();
@@ -230,7 +230,7 @@ async fn a_call_is_the_ordinary_one_and_its_links_are_the_servers_own() {
         "nothing",
     ] {
         let params = format!(r#""name":"{name}""#);
-        let called = ask(&world, MODERN, "tools/call", &params).await;
+        let called = send_request(&world, MODERN, "tools/call", &params).await;
         assert_eq!(called.code(), -32602, "{called:?}");
     }
     assert_eq!(world.tool_runner.asked.count(), 2);
@@ -238,13 +238,13 @@ async fn a_call_is_the_ordinary_one_and_its_links_are_the_servers_own() {
 
 #[tokio::test]
 async fn prompts_and_resources_are_asked_for_and_given_by_their_own_names() {
-    let world = viewed().await;
+    let world = start_world().await;
     for version in [MODERN, LEGACY] {
         let messages = r#"{"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"program+memo:a","text":"1.10"}}}]}"#;
         let contents = r#"{"contents":[{"uri":"program+memo:a","text":"program+memo:a"}]}"#;
         let gives = [messages, contents].map(|given| Ok(content_response(given)));
         world.tool_runner.gives.lock().unwrap().extend(gives);
-        let got = ask(
+        let got = send_request(
             &world,
             version,
             "prompts/get",
@@ -255,7 +255,7 @@ async fn prompts_and_resources_are_asked_for_and_given_by_their_own_names() {
             got.text.contains(r#"{"uri":"memo:a","text":"1.10"}"#),
             "{got:?}"
         );
-        let read = ask(&world, version, "resources/read", r#""uri":"memo:a""#).await;
+        let read = send_request(&world, version, "resources/read", r#""uri":"memo:a""#).await;
         assert!(
             read.text
                 .contains(r#"{"uri":"memo:a","text":"program+memo:a"}"#),
@@ -269,7 +269,7 @@ async fn prompts_and_resources_are_asked_for_and_given_by_their_own_names() {
         assert_eq!(prompt.decided_json, r#"{"name":"greet"}"#);
         assert_eq!(resource.decided_json, r#"{"uri":"memo:a"}"#);
         // A resource of the server that is not listed can be read too.
-        ask(
+        send_request(
             &world,
             version,
             "resources/read",
@@ -280,7 +280,7 @@ async fn prompts_and_resources_are_asked_for_and_given_by_their_own_names() {
         assert_eq!(got.decided_json, r#"{"uri":"memo:unlisted"}"#);
         let reference =
             r#""ref":{"type":"ref/resource","uri":"memo:{x}"},"argument":{"name":"x","value":"a"}"#;
-        ask(&world, version, "completion/complete", reference).await;
+        send_request(&world, version, "completion/complete", reference).await;
         let got = world.tool_runner.got.entries().pop().unwrap();
         assert!(matches!(got.wanted, Some(Wanted::Completion(_))));
     }
@@ -288,13 +288,15 @@ async fn prompts_and_resources_are_asked_for_and_given_by_their_own_names() {
     for name in ["program__greet", "old__greet"] {
         let params = format!(r#""name":"{name}""#);
         assert_eq!(
-            ask(&world, MODERN, "prompts/get", &params).await.code(),
+            send_request(&world, MODERN, "prompts/get", &params)
+                .await
+                .code(),
             -32602
         );
     }
     let unknown = [(MODERN, -32602), (LEGACY, -32002)];
     for (version, code) in unknown {
-        let read = ask(&world, version, "resources/read", r#""uri":"no uri""#).await;
+        let read = send_request(&world, version, "resources/read", r#""uri":"no uri""#).await;
         assert_eq!(read.code(), code, "{read:?}");
     }
     assert_eq!(world.tool_runner.got.count(), before);
@@ -302,7 +304,7 @@ async fn prompts_and_resources_are_asked_for_and_given_by_their_own_names() {
 
 #[tokio::test]
 async fn the_gateway_declares_what_the_server_declared() {
-    let world = viewed().await;
+    let world = start_world().await;
     for source in &mut world.tool_runner.content.lock().unwrap().0 {
         source.capabilities = Some(pb::ServerCapabilities {
             completions: source.name == "program",
@@ -316,12 +318,12 @@ async fn the_gateway_declares_what_the_server_declared() {
         "tools": changes, "prompts": changes, "resources": resources, "completions": {},
     });
     until_true("the gateway knows it", async || {
-        let discovered = ask(&world, MODERN, "server/discover", "").await;
+        let discovered = send_request(&world, MODERN, "server/discover", "").await;
         discovered.at("/result/capabilities") == own
     })
     .await;
     let params = r#""protocolVersion":"2025-06-18","capabilities":{}"#;
-    let begun = ask(&world, LEGACY, "initialize", params).await;
+    let begun = send_request(&world, LEGACY, "initialize", params).await;
     assert_eq!(begun.at("/result/capabilities"), own);
     // The view of everything declares the capabilities of the gateway.
     let whole = Reply::to(world.message(MODERN, "server/discover", "")).await;
@@ -330,7 +332,7 @@ async fn the_gateway_declares_what_the_server_declared() {
 
 #[tokio::test]
 async fn what_a_server_says_in_the_meta_of_a_prompt_or_resource_goes_on() {
-    let world = viewed().await;
+    let world = start_world().await;
     for version in [MODERN, LEGACY] {
         for (method, params, given) in [
             ("prompts/get", r#""name":"greet""#, r#"{"messages":[]}"#),
@@ -341,7 +343,7 @@ async fn what_a_server_says_in_the_meta_of_a_prompt_or_resource_goes_on() {
                 ..content_response(given)
             };
             world.tool_runner.gives.lock().unwrap().push_back(Ok(given));
-            let got = ask(&world, version, method, params).await;
+            let got = send_request(&world, version, method, params).await;
             assert!(got.text.contains(r#""vendor/x":{"n":1.10}"#), "{got:?}");
             assert!(got.at(CALL_ID).is_string(), "{got:?}");
         }
@@ -350,13 +352,13 @@ async fn what_a_server_says_in_the_meta_of_a_prompt_or_resource_goes_on() {
 
 #[tokio::test]
 async fn the_gateway_says_who_it_is_and_what_that_source_has() {
-    let world = viewed().await;
+    let world = start_world().await;
     let changes = json!({ "listChanged": true });
     let resources = json!({ "subscribe": true, "listChanged": true });
     let all = json!({
         "tools": changes, "prompts": changes, "resources": resources, "completions": {}, "logging": {},
     });
-    let begun = ask(
+    let begun = send_request(
         &world,
         LEGACY,
         "initialize",
@@ -366,7 +368,7 @@ async fn the_gateway_says_who_it_is_and_what_that_source_has() {
     assert_eq!(begun.at("/result/capabilities"), all);
     assert_eq!(begun.at("/result/protocolVersion"), "2025-06-18");
     assert_eq!(begun.at("/result/serverInfo/name"), "wardgate");
-    let discovered = ask(&world, MODERN, "server/discover", "").await;
+    let discovered = send_request(&world, MODERN, "server/discover", "").await;
     assert_eq!(discovered.at("/result/capabilities"), all);
     // Methods that exist only in the view of everything are unknown here.
     for (version, method) in [
@@ -374,14 +376,14 @@ async fn the_gateway_says_who_it_is_and_what_that_source_has() {
         (MODERN, "memory/search"),
         (MODERN, "ping"),
     ] {
-        let asked = ask(&world, version, method, r#""uri":"memo:a""#).await;
+        let asked = send_request(&world, version, method, r#""uri":"memo:a""#).await;
         assert_eq!(asked.code(), -32601, "{method}: {asked:?}");
     }
 }
 
 #[tokio::test]
 async fn a_version_that_header_and_body_name_differently_is_refused() {
-    let world = viewed().await;
+    let world = start_world().await;
     let lies = [
         post(&world, PROGRAM, text(MODERN, "tools/list", ""))
             .header("mcp-protocol-version", LEGACY),
@@ -397,7 +399,7 @@ async fn a_version_that_header_and_body_name_differently_is_refused() {
 
 #[tokio::test]
 async fn without_the_right_to_connect_there_is_no_such_path() {
-    let world = viewed().await;
+    let world = start_world().await;
     world.policy.bar(OfferKind::Connect, "program");
     let unknown = Reply::to(request_to(
         &world,
@@ -408,7 +410,8 @@ async fn without_the_right_to_connect_there_is_no_such_path() {
     ))
     .await;
     for (version, method) in [(MODERN, "tools/list"), (LEGACY, "initialize")] {
-        let refused = ask(&world, version, method, r#""protocolVersion":"2025-11-25""#).await;
+        let refused =
+            send_request(&world, version, method, r#""protocolVersion":"2025-11-25""#).await;
         assert_eq!((refused.status, &refused.text), (404, &unknown.text));
     }
     let listening = world
@@ -421,7 +424,7 @@ async fn without_the_right_to_connect_there_is_no_such_path() {
 
 #[tokio::test]
 async fn headers_that_repeat_arguments_say_what_the_arguments_say() {
-    let world = viewed().await;
+    let world = start_world().await;
     let call = |header: Option<&str>| {
         let params = r#""name":"write","arguments":{"n":"a"}"#;
         let request = request_to(&world, PROGRAM, MODERN, "tools/call", params);
@@ -445,13 +448,13 @@ async fn headers_that_repeat_arguments_say_what_the_arguments_say() {
     let hidden = Reply::to(call(None)).await;
     assert_eq!((hidden.status, hidden.code()), (200, -32602));
     // Clients of older versions do not send such headers.
-    let older = ask(&world, LEGACY, "tools/call", r#""name":"read""#).await;
+    let older = send_request(&world, LEGACY, "tools/call", r#""name":"read""#).await;
     assert!(older.is_released());
 }
 
 #[tokio::test]
 async fn a_session_is_of_its_view_alone_and_ends_there() {
-    let world = viewed().await;
+    let world = start_world().await;
     let body = text(LEGACY, "initialize", r#""protocolVersion":"2025-11-25""#);
     let begun = Reply::to(post(&world, PROGRAM, body)).await;
     let session = begun.header("mcp-session-id").to_owned();
