@@ -155,7 +155,7 @@ impl OperatorAccess {
             let corruption = corruption.clone();
             async move {
                 let from_sequence = watch.next;
-                let Some(size) = watch.grown().await? else {
+                let Some(size) = watch.wait_for_records().await? else {
                     return Ok::<_, Error>(None);
                 };
                 let new = RecordFilter {
@@ -622,7 +622,7 @@ struct RecordWatch {
 impl RecordWatch {
     /// Waits until there are new records, and continues after them. Returns the number of records, or `None` if the service
     /// shuts down.
-    async fn grown(&mut self) -> Result<Option<u64>, Error> {
+    async fn wait_for_records(&mut self) -> Result<Option<u64>, Error> {
         loop {
             self.size.mark_unchanged();
             let size = self.reader.head().await?.size;

@@ -119,7 +119,7 @@ fn convert_value(value: &Value, declared: &Type) -> Option<RestrictedExpression>
             for (name, member) in members {
                 match values.get(name).filter(|value| !value.is_null()) {
                     Some(value) => {
-                        fields.push((name.clone(), convert_value(value, &member.r#type)?))
+                        fields.push((name.clone(), convert_value(value, &member.r#type)?));
                     }
                     None if member.required => return None,
                     None => {}

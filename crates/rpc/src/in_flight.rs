@@ -84,7 +84,7 @@ struct CountedBody {
 impl Drop for CountedBody {
     fn drop(&mut self) {
         if let Some((slot, kind)) = self.place.take() {
-            slot.done(kind);
+            slot.end_call(kind);
         }
     }
 }

@@ -41,7 +41,7 @@ impl StreamedCalls {
             };
             let answer = work.await?;
             if let Some(slot) = slot {
-                slot.done(self.method.path);
+                slot.end_call(self.method.path);
             }
             Ok(answer)
         };

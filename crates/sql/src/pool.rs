@@ -58,7 +58,7 @@ struct LeasedWork<B: Backend> {
 }
 
 impl<B: Backend> LeasedWork<B> {
-    fn done(mut self) {
+    fn disarm(mut self) {
         self.handle = None;
     }
 }
@@ -142,6 +142,6 @@ impl<B: Backend> Lease<'_, B> {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(idle);
-        self.work.done();
+        self.work.disarm();
     }
 }

@@ -217,8 +217,12 @@ impl Extractor {
             return None;
         }
         let knows = |name: &str| self.tools.knows(name);
-        let unreadable =
-            unreadable::meant(&rest[..reached], self.format.as_deref(), knows, is_whole)?;
+        let unreadable = unreadable::parse_unreadable_call(
+            &rest[..reached],
+            self.format.as_deref(),
+            knows,
+            is_whole,
+        )?;
         self.unreadable_until = self.decided + reached;
         Some(unreadable)
     }

@@ -42,7 +42,7 @@ pub struct UnreadableCall {
 
 /// Returns the unreadable call at the start of `text`, if a call is certainly meant there. `is_whole` states that no text
 /// follows.
-pub(super) fn meant(
+pub(super) fn parse_unreadable_call(
     text: &str,
     format: Option<&CallFormat>,
     knows: impl Fn(&str) -> bool,

@@ -326,7 +326,7 @@ fn oracle(app: &TestApp) -> String {
 }
 
 /// Returns the number of rows that reached the tool-runner and were withheld.
-fn withheld(app: &TestApp) -> u64 {
+fn count_withheld(app: &TestApp) -> u64 {
     let records = app.records();
     let counts = records.iter().filter_map(|it| it["rows_withheld"].as_u64());
     counts.sum()
@@ -344,8 +344,12 @@ async fn p3_no_row_no_column_beyond_the_rule() {
         ask_everything(&checked, &oracle)
     );
     // This shows that both ways were used.
-    assert!(withheld(&checked) > 500, "{}", withheld(&checked));
-    assert!(withheld(&pushed) < withheld(&checked));
+    assert!(
+        count_withheld(&checked) > 500,
+        "{}",
+        count_withheld(&checked)
+    );
+    assert!(count_withheld(&pushed) < count_withheld(&checked));
 }
 
 #[tokio::test]
@@ -363,7 +367,7 @@ async fn p3_no_row_no_column_beyond_the_rule_on_postgresql() {
         ask_everything(&pushed, &oracle),
         ask_everything(&checked, &oracle)
     );
-    assert!(withheld(&pushed) < withheld(&checked));
+    assert!(count_withheld(&pushed) < count_withheld(&checked));
     drop((pushed, checked));
     hospital.remove().await;
 }

@@ -110,7 +110,7 @@ pub(super) fn token(text: &str) -> EventBody {
     }
 }
 
-pub(super) fn done(finish_reason: FinishReason) -> EventBody {
+pub(super) fn done_event(finish_reason: FinishReason) -> EventBody {
     EventBody::Done {
         finish_reason,
         conversation_id: Some("chat_123456".to_owned()),
@@ -141,7 +141,7 @@ pub(super) fn an_answer() -> Vec<EventBody> {
             input_tokens: 40,
             output_tokens: 9,
         },
-        done(FinishReason::Stop),
+        done_event(FinishReason::Stop),
     ]
 }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use super::response_body;
-use super::testing::{TestEndpoints, an_answer, done, event, script, text, token};
+use super::testing::{TestEndpoints, an_answer, done_event, event, script, text, token};
 use super::*;
 use crate::{AgentEvent, EventStream, FinishReason};
 
@@ -200,7 +200,7 @@ async fn an_event_is_sent_as_it_happens_and_silence_is_filled() {
     say.send(event(1, token("a"))).unwrap();
     assert!(piece(&mut body).await.contains(r#""text":"a""#));
     assert_eq!(piece(&mut body).await, "\n");
-    say.send(event(2, done(FinishReason::Stop))).unwrap();
+    say.send(event(2, done_event(FinishReason::Stop))).unwrap();
     assert!(piece(&mut body).await.contains("done"));
     drop(say);
     assert!(body.frame().await.is_none());

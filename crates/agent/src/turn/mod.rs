@@ -115,7 +115,7 @@ pub(crate) async fn decide(
 pub(crate) async fn fail(failure: TurnFailure, ambient: Ambient, out: mpsc::Sender<AgentEvent>) {
     let mut sink = EventSink::new(out, ambient, None);
     sink.error(failure.kind(), &failure.to_string()).await;
-    sink.done(TurnEnd {
+    sink.send_end(TurnEnd {
         reason: FinishReason::Error,
         conversation_id: None,
         turn_id: String::new(),
@@ -279,7 +279,7 @@ impl Turn {
             .increment(1);
         self.sink.usage(usage.input, usage.output).await;
         self.sink
-            .done(TurnEnd {
+            .send_end(TurnEnd {
                 reason,
                 conversation_id: self.conversation_id,
                 turn_id: self.id,

@@ -175,13 +175,13 @@ impl EventSink {
         self.last = base(round) + END;
     }
 
-    pub(super) async fn done(&mut self, done: TurnEnd) {
+    pub(super) async fn send_end(&mut self, end: TurnEnd) {
         let body = EventBody::Done {
-            finish_reason: done.reason,
-            conversation_id: done.conversation_id,
-            turn_id: done.turn_id,
-            message_id: done.message_id,
-            cap: done.cap,
+            finish_reason: end.reason,
+            conversation_id: end.conversation_id,
+            turn_id: end.turn_id,
+            message_id: end.message_id,
+            cap: end.cap,
         };
         self.force(self.last, body).await;
     }

@@ -258,7 +258,7 @@ impl RowFilters {
     /// Adds an argument for the column. A timestamp gets two arguments for a time span, because an exact microsecond is not
     /// a useful condition.
     fn add(&mut self, column: &Column) {
-        let Some((mut schema, cast)) = bound(column) else {
+        let Some((mut schema, cast)) = comparison_schema(column) else {
             return;
         };
         let comment = column.comment.as_deref().unwrap_or_default();
@@ -292,7 +292,7 @@ impl RowFilters {
 
 /// Returns the schema of values that the column is compared with, and the type to which they are cast. Returns `None` for
 /// types that are not compared.
-fn bound(column: &Column) -> Option<(Value, Option<String>)> {
+fn comparison_schema(column: &Column) -> Option<(Value, Option<String>)> {
     if !column.labels.is_empty() {
         let mut schema = json!({ "type": "string" });
         if column.labels.len() <= MAX_LABELS {

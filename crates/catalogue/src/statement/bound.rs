@@ -218,7 +218,7 @@ impl BoundList {
 mod tests {
     use super::*;
 
-    fn bound(
+    fn bind_number(
         kind: JsonType,
         number: &str,
         dialect: SqlDialect,
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_whole_number_is_an_integer_as_far_as_64_bits_reach() {
-        let bound = |number| bound(JsonType::Integer, number, SqlDialect::Postgres).unwrap();
+        let bound = |number| bind_number(JsonType::Integer, number, SqlDialect::Postgres).unwrap();
         assert_eq!(
             bound("9223372036854775807"),
             BoundValue::Integer(Some(i64::MAX))
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_number_that_the_database_would_cut_is_refused() {
-        let bound = |number: &str| bound(JsonType::Number, number, SqlDialect::Mysql);
+        let bound = |number: &str| bind_number(JsonType::Number, number, SqlDialect::Mysql);
         for number in [
             &"9".repeat(65),
             &format!("0.{}", "9".repeat(30)),

@@ -216,7 +216,7 @@ async fn dispatch_within_limits(
     let answering = Box::pin(dispatch(gateway, post, request, known, version, &mut slot));
     let answer = answering.await;
     if let (Some(slot), Some(method), Ok(_)) = (slot, known, &answer) {
-        slot.done(method.name);
+        slot.end_call(method.name);
     }
     answer
 }

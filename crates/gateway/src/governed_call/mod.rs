@@ -223,7 +223,7 @@ impl GovernedCall {
     /// Returns the slot to the limiter for the next call, and reports how long this call took.
     fn begin_recording(&mut self, has_run: bool) -> Option<RecordingSlot> {
         let tool = self.record.facts.tool.as_ref().filter(|_| has_run)?;
-        Some(self.context.slot.take()?.done(tool.as_str()))
+        Some(self.context.slot.take()?.end_call(tool.as_str()))
     }
 
     /// Releases the slot, whatever the outcome.

@@ -41,7 +41,7 @@ fn log(level: &str, logger: &str, data: &str) -> Event {
     })
 }
 
-pub(crate) fn done() -> Event {
+pub(crate) fn final_result() -> Event {
     Event::Result(tool_result("the secret result", &json!({ "rows": [1.10] })))
 }
 
@@ -87,7 +87,7 @@ async fn progress_is_heard_as_it_comes_under_the_token_as_it_was_written() {
         let heard = ear.next_message().await.unwrap();
         assert_eq!(heard["params"]["progress"], 1);
         assert!(heard["params"].get("total").is_none(), "{heard}");
-        tool.unbounded_send(done()).unwrap();
+        tool.unbounded_send(final_result()).unwrap();
         let answer = ear.next_message().await.unwrap();
         assert_eq!(
             (&answer["id"], &answer["result"]["isError"]),
@@ -126,7 +126,7 @@ async fn a2_progress_leaves_only_after_the_intent_of_its_call_is_acknowledged() 
         let (heard, mut ear) = hearing.await.unwrap();
         assert_eq!(heard.unwrap()["params"]["progress"], 0.5);
         assert_eq!(world.audit.intents.count(), intents + 1, "{version}");
-        tool.unbounded_send(done()).unwrap();
+        tool.unbounded_send(final_result()).unwrap();
         assert_eq!(ear.next_message().await.unwrap()["id"], 7);
     }
 }
@@ -136,7 +136,7 @@ async fn progress_only_rises_and_what_is_no_number_is_not_said() {
     let world = World::start().await;
     let steps = [1.0, 1.0, 0.5, f64::NAN, f64::INFINITY, 1.5, 1e18, 2.0];
     let steps = steps.map(|done| progress(done, f64::INFINITY, ""));
-    let _tool = tells(&world, steps.into_iter().chain([done()]));
+    let _tool = tells(&world, steps.into_iter().chain([final_result()]));
     let heard =
         read_messages(EventStreamClient::open(call_with(&world, MODERN, "reads", TOKEN)).await)
             .await;
@@ -176,7 +176,11 @@ async fn a_call_of_which_nothing_is_to_be_heard_stays_one_json_answer() {
         let before = world.audit.intents.count();
         let _tool = tells(
             &world,
-            [progress(1.0, 2.0, "x"), log("info", "", "1"), done()],
+            [
+                progress(1.0, 2.0, "x"),
+                log("info", "", "1"),
+                final_result(),
+            ],
         );
         let reply = world.http.execute(request).await.unwrap();
         assert_eq!(reply.headers()["content-type"], "application/json");
@@ -194,7 +198,7 @@ async fn log_messages_are_heard_from_the_level_on_that_the_request_asks_for() {
             log("warning", "db", r#"{"n":1.10}"#),
             log("loud", "", "1"),
             log("emergency", "", "[\"\u{2028}\\n\"]"),
-            done(),
+            final_result(),
         ]
     };
     let _tool = tells(&world, told());
@@ -254,7 +258,7 @@ async fn the_intent_is_on_record_before_the_first_word_whatever_the_tool() {
         let mut ear = EventStreamClient::open(call_with(&world, MODERN, tool, TOKEN)).await;
         ear.next_message().await.unwrap();
         assert_eq!(world.audit.intents.count(), before + 1);
-        says.unbounded_send(done()).unwrap();
+        says.unbounded_send(final_result()).unwrap();
         let heard = read_messages(ear).await;
         let intents = world.audit.intents.entries();
         assert_eq!(intents.len(), before + 1, "one intent is enough");
@@ -270,7 +274,7 @@ async fn a_record_that_is_away_stops_the_first_word() {
     world
         .audit
         .next([AppendBehavior::Fail, AppendBehavior::Fail]);
-    let _tool = tells(&world, [progress(1.0, 0.0, "the secret"), done()]);
+    let _tool = tells(&world, [progress(1.0, 0.0, "the secret"), final_result()]);
     let reply = Reply::to(call_with(&world, MODERN, "reads", TOKEN)).await;
     assert_eq!(reply.header("content-type"), "application/json");
     assert_eq!(reply.code(), -32603, "{reply:?}");
@@ -289,7 +293,7 @@ async fn an_outcome_that_cannot_be_recorded_ends_a_stream_without_the_result() {
     world
         .audit
         .next([AppendBehavior::Fail, AppendBehavior::Fail]);
-    says.unbounded_send(done()).unwrap();
+    says.unbounded_send(final_result()).unwrap();
     let heard = read_messages(ear).await;
     assert_eq!(heard.len(), 1);
     assert_eq!(
@@ -312,7 +316,11 @@ async fn hanging_up_in_the_middle_of_a_stream_cancels_for_modern_clients_alone()
     let mut ear = EventStreamClient::open(call_with(&world, LEGACY, "reads", TOKEN)).await;
     ear.next_message().await.unwrap();
     drop(ear);
-    for step in [progress(2.0, 0.0, ""), progress(3.0, 0.0, ""), done()] {
+    for step in [
+        progress(2.0, 0.0, ""),
+        progress(3.0, 0.0, ""),
+        final_result(),
+    ] {
         legacy.unbounded_send(step).unwrap();
     }
     let ended = world.audit.outcomes.reaches(2).await;
@@ -324,7 +332,7 @@ async fn on_a_stream_of_the_first_version_progress_comes_without_words() {
     let world = World::start().await;
     for (version, words) in [("2024-11-05", json!(null)), (OLDEST, json!("half"))] {
         let mut client = Client::connect(&world, version).await;
-        let _tool = tells(&world, [progress(1.0, 2.0, "half"), done()]);
+        let _tool = tells(&world, [progress(1.0, 2.0, "half"), final_result()]);
         let params = json!({ "name": "reads", "_meta": { "progressToken": 5 } });
         client
             .send_message(&world, &sse::request(9, "tools/call", &params))

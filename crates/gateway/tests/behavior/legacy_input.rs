@@ -6,7 +6,7 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 
 use crate::content;
-use crate::dialogue::done;
+use crate::dialogue::final_result;
 use crate::resumed::{back, call};
 use crate::sessions::{begin_with, within};
 use crate::sse::Client;
@@ -66,7 +66,7 @@ async fn a_client_is_asked_on_the_stream_of_its_call_and_answers_at_any_gateway(
         let before = world.tool_runner.asked.count();
         for event in [
             asks(&json!({ "f": form(), "r": { "method": "roots/list" } })),
-            done(),
+            final_result(),
         ] {
             world.tool_runner.live().unbounded_send(event).unwrap();
         }
@@ -117,7 +117,7 @@ async fn what_others_answer_or_is_answered_twice_changes_nothing() {
     let world = World::start().await;
     let session = begin_with(&world, LEGACY, &able()).await;
     let other = begin_with(&world, LEGACY, &able()).await;
-    for event in [asks(&json!({ "f": form() })), done()] {
+    for event in [asks(&json!({ "f": form() })), final_result()] {
         world.tool_runner.live().unbounded_send(event).unwrap();
     }
     let mut ear = EventStreamClient::open(call(&world, LEGACY, &session, "reads", 7)).await;
@@ -153,7 +153,7 @@ async fn a_client_that_lost_its_stream_is_asked_again_by_the_same_event() {
     let world = World::start().await;
     let twin = world.twin().await;
     let session = begin_with(&world, LEGACY, &able()).await;
-    for event in [asks(&json!({ "f": form() })), done()] {
+    for event in [asks(&json!({ "f": form() })), final_result()] {
         world.tool_runner.live().unbounded_send(event).unwrap();
     }
     let mut ear = EventStreamClient::open(call(&world, LEGACY, &session, "reads", 7)).await;
@@ -236,7 +236,7 @@ async fn a_client_of_http_and_sse_is_asked_on_its_stream() {
     let mut client = Client::able(&world, "2024-11-05", able()).await;
     let sample =
         json!({ "method": "sampling/createMessage", "params": { "messages": [], "maxTokens": 5 } });
-    for event in [asks(&json!({ "s": sample })), done()] {
+    for event in [asks(&json!({ "s": sample })), final_result()] {
         world.tool_runner.live().unbounded_send(event).unwrap();
     }
     let call =

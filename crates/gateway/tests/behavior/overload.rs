@@ -7,7 +7,7 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 
 use crate::content;
-use crate::dialogue::done;
+use crate::dialogue::final_result;
 use crate::listen;
 use crate::resumed::call;
 use crate::sessions::{begin_with, within};
@@ -139,7 +139,11 @@ async fn a_call_that_waits_for_a_person_takes_no_place() {
     world.tool_runner.next([RunBehavior::Hang]);
     world.spawn_call(MODERN, "reads");
     world.tool_runner.asked.reaches(3).await;
-    world.tool_runner.live().unbounded_send(done()).unwrap();
+    world
+        .tool_runner
+        .live()
+        .unbounded_send(final_result())
+        .unwrap();
     let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "action": "decline" } });
     let answer = world.message(LEGACY, "", "").body(answer.to_string());
     assert_eq!(Reply::to(within(answer, &session)).await.status, 202);

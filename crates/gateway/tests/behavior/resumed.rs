@@ -9,7 +9,7 @@ use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 
-use crate::dialogue::{done, progress};
+use crate::dialogue::{final_result, progress};
 use crate::listen::get;
 use crate::sessions::{begin, within};
 use crate::world::{LEGACY, OLDEST, Reply, World};
@@ -59,7 +59,7 @@ async fn every_event_of_an_answer_in_a_session_has_an_id_and_the_newest_version_
         let mut seen = vec![std::mem::take(&mut ear.last_id)];
         assert_eq!(steps(&ear.next_message().await.unwrap()), "1");
         seen.push(std::mem::take(&mut ear.last_id));
-        tool.unbounded_send(done()).unwrap();
+        tool.unbounded_send(final_result()).unwrap();
         assert_eq!(ear.next_message().await.unwrap()["id"], 7);
         seen.push(std::mem::take(&mut ear.last_id));
         assert_eq!(seen[0].is_empty(), version != LEGACY, "{version}");
@@ -76,7 +76,7 @@ async fn without_a_session_or_a_word_before_the_answer_nothing_has_an_id() {
     let reply = Reply::to(quiet).await;
     assert_eq!(reply.header("content-type"), "application/json");
     let tool = world.tool_runner.live();
-    for event in [progress(1.0, 2.0, ""), done()] {
+    for event in [progress(1.0, 2.0, ""), final_result()] {
         tool.unbounded_send(event).unwrap();
     }
     let mut request = call(&world, LEGACY, &session, "reads", 8).build().unwrap();
@@ -148,7 +148,7 @@ async fn a_stream_is_closed_where_the_server_closed_its_own_and_the_answer_is_fe
         .split_once('\n')
         .unwrap();
     assert_eq!(rest, "retry: 1000\ndata:\n\n");
-    tool.unbounded_send(done()).unwrap();
+    tool.unbounded_send(final_result()).unwrap();
     let mut ear = EventStreamClient::open(back(&twin, LEGACY, &session, id)).await;
     assert_eq!(ear.next_message().await.unwrap()["id"], 7);
     assert!(ear.next_message().await.is_none());
@@ -176,7 +176,7 @@ async fn what_a_client_missed_it_hears_at_any_gateway_and_nothing_twice() {
         let last = ear.last_id.clone();
         drop(ear);
         tool.unbounded_send(progress(3.0, 9.0, "")).unwrap();
-        tool.unbounded_send(done()).unwrap();
+        tool.unbounded_send(final_result()).unwrap();
         for at in [&twin, &world] {
             let mut ear = EventStreamClient::open(back(at, version, &session, &last)).await;
             assert_eq!(steps(&ear.next_message().await.unwrap()), "3");
@@ -185,7 +185,7 @@ async fn what_a_client_missed_it_hears_at_any_gateway_and_nothing_twice() {
             assert!(answer["result"]["_meta"]["dev.wardgate/receipt"].is_object());
             assert!(ear.next_message().await.is_none());
         }
-        other.unbounded_send(done()).unwrap();
+        other.unbounded_send(final_result()).unwrap();
         assert_eq!(others.next_message().await.unwrap()["id"], 8);
     }
     assert_eq!(twin.tool_runner.asked.count(), 0);
@@ -196,7 +196,7 @@ async fn events_are_their_sessions_alone_and_are_not_kept_for_ever() {
     let world = World::start().await;
     let (session, other) = (begin(&world, LEGACY).await, begin(&world, LEGACY).await);
     let tool = world.tool_runner.live();
-    for event in [progress(1.0, 2.0, ""), done()] {
+    for event in [progress(1.0, 2.0, ""), final_result()] {
         tool.unbounded_send(event).unwrap();
     }
     let mut ear = EventStreamClient::open(call(&world, LEGACY, &session, "reads", 7)).await;
@@ -230,7 +230,7 @@ async fn nothing_a_client_heard_is_stored_in_clear() {
     let world = World::start().await;
     let session = begin(&world, LEGACY).await;
     let tool = world.tool_runner.live();
-    for event in [progress(1.0, 2.0, "canary of progress"), done()] {
+    for event in [progress(1.0, 2.0, "canary of progress"), final_result()] {
         tool.unbounded_send(event).unwrap();
     }
     let mut ear = EventStreamClient::open(call(&world, LEGACY, &session, "reads", 7)).await;
@@ -257,7 +257,7 @@ async fn broken_off(world: &World, session: &str) -> String {
     ear.next_message().await.unwrap();
     let last = ear.last_id.clone();
     drop(ear);
-    tool.unbounded_send(done()).unwrap();
+    tool.unbounded_send(final_result()).unwrap();
     world.audit.outcome().await;
     last
 }
@@ -329,7 +329,7 @@ async fn who_may_no_longer_call_hears_nothing_more_of_a_call_that_goes_on() {
     let mut ear = EventStreamClient::open(back(&twin, LEGACY, &session, &last)).await;
     assert_eq!(steps(&ear.next_message().await.unwrap()), "2");
     twin.policy.says(NO);
-    tool.unbounded_send(done()).unwrap();
+    tool.unbounded_send(final_result()).unwrap();
     assert!(
         ear.next_message().await.is_none(),
         "it ends without the answer"

@@ -320,7 +320,7 @@ impl Slot {
 
     /// Ends the call, and compares its duration with other calls of that `kind`. The next call can use the slot while
     /// the returned [`RecordingSlot`] is held, which is while the outcome is being recorded.
-    pub fn done(mut self, kind: &str) -> RecordingSlot {
+    pub fn end_call(mut self, kind: &str) -> RecordingSlot {
         let now = Instant::now();
         if !self.has_place {
             return RecordingSlot(HeldPlace::None);

@@ -225,7 +225,10 @@ async fn a_server_that_has_not_answered_offers_what_was_approved_of_it() {
     let world = World::new();
     let catalogue = world.import(ONE_SERVER, &create_pins(&[tool("read")]));
     assert_eq!(names(&catalogue), ["files__read"]);
-    assert!(catalogue.missing_sources().is_empty(), "nobody asked it yet");
+    assert!(
+        catalogue.missing_sources().is_empty(),
+        "nobody asked it yet"
+    );
     world.importer.roster.record_failure("files");
     let catalogue = world.import(ONE_SERVER, &create_pins(&[tool("read")]));
     assert_eq!(

@@ -55,7 +55,7 @@ impl Upstream {
         deployed.sessions.clear();
     }
 
-    fn ran(&self, description: &str) -> usize {
+    fn count_runs(&self, description: &str) -> usize {
         let deployed = self.deployed.lock().unwrap();
         let ran = deployed.ran.iter();
         ran.filter(|ran| **ran == description).count()
@@ -213,7 +213,7 @@ async fn p9_a_redeployed_server_with_sessions_never_runs_a_changed_tool() {
         "{answers:?}"
     );
     world.is_kept_out().await;
-    assert_eq!(world.upstream.ran(CHANGED), 0);
+    assert_eq!(world.upstream.count_runs(CHANGED), 0);
 }
 
 #[tokio::test]
@@ -227,9 +227,9 @@ async fn p9_of_a_server_without_sessions_no_answer_of_another_version_is_release
         "{answers:?}"
     );
     world.is_kept_out().await;
-    let ran = world.upstream.ran(CHANGED);
+    let ran = world.upstream.count_runs(CHANGED);
     world.calls(8).await;
-    assert_eq!(world.upstream.ran(CHANGED), ran);
+    assert_eq!(world.upstream.count_runs(CHANGED), ran);
 }
 
 #[tokio::test]
@@ -255,7 +255,7 @@ async fn p9_what_a_server_offers_to_clients_that_can_be_asked_is_compared_too() 
     };
     let answer = world.harness.send(request).await.unwrap();
     assert_eq!(answer.facts().error_kind, "tool_changed");
-    assert_eq!(world.upstream.ran(CHANGED), 0);
+    assert_eq!(world.upstream.count_runs(CHANGED), 0);
 }
 
 #[tokio::test]
@@ -285,7 +285,7 @@ async fn p9_a_tool_for_certain_clients_is_pinned_and_called_for_these_alone() {
             let answer = call(unable).await;
             assert_eq!(answer.facts().error_kind, "needs_elicitation");
         }
-        assert_eq!(world.upstream.ran(APPROVED), 0);
+        assert_eq!(world.upstream.count_runs(APPROVED), 0);
         let answer = call(r#"{"elicitation":{},"roots":{}}"#).await;
         assert_eq!(answer.text(), APPROVED, "{is_modern}");
         // That other clients are not shown the tool does not count as a change of it.

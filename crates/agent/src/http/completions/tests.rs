@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::super::testing::{an_answer, data, done, script, text, token};
+use super::super::testing::{an_answer, data, done_event, script, text, token};
 use super::*;
 use crate::ErrorKind;
 
@@ -19,7 +19,7 @@ fn failed_turn_events(begun: bool) -> Vec<EventBody> {
             kind: ErrorKind::ModelFailed,
             message: "the model provider is busy".to_owned(),
         },
-        done(FinishReason::Error),
+        done_event(FinishReason::Error),
     ];
     if begun {
         events.insert(0, token("Let me"));
@@ -84,7 +84,7 @@ async fn a_model_that_is_not_configured_is_no_reason_to_send_the_request_again()
             kind: ErrorKind::ModelNotConfigured,
             message: "assistant `later` has no model: set LLM_BASE_URL".to_owned(),
         },
-        done(FinishReason::Error),
+        done_event(FinishReason::Error),
     ];
     let problem = whole::reply(script(events), head()).await.unwrap_err();
     let response = problem.into_response();

@@ -4,7 +4,7 @@ use reqwest::RequestBuilder;
 use serde_json::json;
 use wardgate_domain::{OfferKind, Status};
 
-use super::{OTHER, call, get, ran, request, request_to, world_with};
+use super::{OTHER, call, count_runs, get, request, request_to, world_with};
 use crate::world::{LEGACY, MODERN, Reply, World, definition};
 use wardgate_testkit::{listed_tool, until_true};
 
@@ -49,7 +49,7 @@ async fn lacks(request: RequestBuilder) -> Option<String> {
 async fn every_way_to_a_source_needs_its_scope() {
     let mut world = world().await;
     world.token = with_scope(&world, "records write");
-    let before = ran(&world);
+    let before = count_runs(&world);
     for version in [MODERN, LEGACY] {
         for (method, params) in [
             ("tools/list", ""),
@@ -62,7 +62,7 @@ async fn every_way_to_a_source_needs_its_scope() {
         }
     }
     assert_eq!(lacks(get(&world)).await.as_deref(), Some("up"));
-    assert_eq!(ran(&world), before, "something ran");
+    assert_eq!(count_runs(&world), before, "something ran");
     world.token = with_scope(&world, "up");
     let list = request(&world, MODERN, "tools/list", "");
     assert_eq!(lacks(list).await, None);
@@ -71,7 +71,7 @@ async fn every_way_to_a_source_needs_its_scope() {
 #[tokio::test]
 async fn a_tool_needs_what_its_own_tags_say_and_is_denied_on_record() {
     let world = world().await;
-    let before = ran(&world);
+    let before = count_runs(&world);
     for version in [MODERN, LEGACY] {
         for (name, needed) in [("read", "records"), ("write", "write")] {
             let lacking = lacks(call(&world, version, name)).await;
@@ -81,7 +81,7 @@ async fn a_tool_needs_what_its_own_tags_say_and_is_denied_on_record() {
             assert_eq!(outcome.reason, "insufficient_scope");
         }
     }
-    assert_eq!(ran(&world), before);
+    assert_eq!(count_runs(&world), before);
 }
 
 #[tokio::test]

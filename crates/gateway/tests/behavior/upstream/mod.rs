@@ -143,6 +143,6 @@ fn get(world: &World) -> RequestBuilder {
 }
 
 /// Returns the number of calls, prompts and resources that the tool-runner was asked for.
-fn ran(world: &World) -> usize {
+fn count_runs(world: &World) -> usize {
     world.tool_runner.asked.count() + world.tool_runner.got.count()
 }

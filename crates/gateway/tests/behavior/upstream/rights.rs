@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use wardgate_domain::{DenialReason, OfferKind, Status};
 use wardgate_proto::common::v1::ErrorReason;
 
-use super::{UP, call, post, ran, request, request_to, text, world};
+use super::{UP, call, count_runs, post, request, request_to, text, world};
 use crate::world::{LEGACY, MODERN, Reply};
 use wardgate_testkit::PolicyAnswer;
 
@@ -13,7 +13,7 @@ use wardgate_testkit::PolicyAnswer;
 async fn a_route_that_is_not_for_the_caller_is_like_one_that_there_is_not() {
     let world = world().await;
     world.policy.bar(OfferKind::Connect, "other");
-    let before = ran(&world);
+    let before = count_runs(&world);
     for version in [MODERN, LEGACY] {
         for (method, params) in [
             ("ping", ""),
@@ -57,7 +57,7 @@ async fn a_route_that_is_not_for_the_caller_is_like_one_that_there_is_not() {
             .header("accept", "text/event-stream");
         assert_eq!(Reply::to(listens).await.status, 404);
     }
-    assert_eq!(ran(&world), before);
+    assert_eq!(count_runs(&world), before);
     assert_eq!(world.audit.attempts.count(), 0);
     let mut stranger = request(&world, LEGACY, "ping", "").build().unwrap();
     stranger.headers_mut().remove("authorization");
@@ -68,7 +68,7 @@ async fn a_route_that_is_not_for_the_caller_is_like_one_that_there_is_not() {
 async fn a_tool_that_the_caller_may_not_see_is_like_one_that_there_is_not() {
     let world = world().await;
     world.policy.bar(OfferKind::Tool, "writes");
-    let before = ran(&world);
+    let before = count_runs(&world);
     for version in [MODERN, LEGACY] {
         // The tool's canonical name is unknown in this view too.
         for name in ["write", "never", "reads", "elsewhere"] {
@@ -79,7 +79,7 @@ async fn a_tool_that_the_caller_may_not_see_is_like_one_that_there_is_not() {
             assert!(!reply.failed_call().is_empty());
         }
     }
-    assert_eq!(ran(&world), before);
+    assert_eq!(count_runs(&world), before);
     let outcomes = world.audit.outcomes.reaches(8).await;
     let of = |status| {
         outcomes

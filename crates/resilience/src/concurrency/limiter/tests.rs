@@ -45,7 +45,7 @@ async fn what_waits_gets_the_place_of_what_ends() {
     let first = limiter.enter("t", "a").await.unwrap();
     let second = waits(&limiter, "t");
     settle().await;
-    first.done("tool");
+    first.end_call("tool");
     let slot = second.await.unwrap().unwrap();
     assert_eq!(limiter.0.state().queue.under_way(), 1);
     drop(slot);
@@ -59,17 +59,17 @@ async fn while_a_call_is_recorded_the_next_has_its_place_but_no_more_wait_so_tha
     let first = limiter.enter("t", "a").await.unwrap();
     let second = waits(&limiter, "t");
     settle().await;
-    let first = first.done("tool");
+    let first = first.end_call("tool");
     let second = second.await.unwrap().unwrap();
     let third = waits(&limiter, "t");
     settle().await;
-    let second = second.done("tool");
+    let second = second.end_call("tool");
     settle().await;
     assert!(!third.is_finished(), "one call is being recorded already");
     drop(second);
     let third = third.await.unwrap().unwrap();
     drop(first);
-    let third = third.done("tool");
+    let third = third.end_call("tool");
     assert_eq!(limiter.0.state().queue.under_way(), 0);
     drop(third);
     assert_eq!(limiter.0.state().recording, 0);
@@ -104,7 +104,7 @@ async fn a_tenant_at_ten_times_its_share_starves_no_other() {
                     match limiter.enter(name, "a").await {
                         Ok(slot) => {
                             tokio::time::sleep(Duration::from_millis(20)).await;
-                            slot.done("tool");
+                            slot.end_call("tool");
                             served.lock().unwrap()[tenant] += 1;
                         }
                         Err(refused) => tokio::time::sleep(refused.retry_after).await,

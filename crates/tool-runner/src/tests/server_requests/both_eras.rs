@@ -9,7 +9,7 @@ use super::{ALL, FORM, World, interaction_offering};
 fn legacy(capabilities: &str) -> pb::Interaction {
     pb::Interaction {
         legacy: true,
-        ..offering(capabilities)
+        ..interaction_offering(capabilities)
     }
 }
 

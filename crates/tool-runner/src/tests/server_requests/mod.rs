@@ -365,7 +365,7 @@ fn interaction_offering(capabilities: &str) -> pb::Interaction {
 fn interaction_with_log_level(level: &str) -> pb::Interaction {
     pb::Interaction {
         log_level: level.to_owned(),
-        ..offering(ALL)
+        ..interaction_offering(ALL)
     }
 }
 
@@ -376,7 +376,7 @@ fn interaction_resuming(waits: &pb::InputRequired, answers: &Value) -> pb::Inter
             input_responses_json: answers.to_string().into(),
             ..pb::Resumption::default()
         }),
-        ..offering(ALL)
+        ..interaction_offering(ALL)
     }
 }
 

@@ -11,7 +11,7 @@ fn interaction_with_meta() -> pb::Interaction {
     pb::Interaction {
         meta_json: META.into(),
         unasked_responses_json: r#"{"who":{"action":"accept"},"other":{}}"#.into(),
-        ..offering(ALL)
+        ..interaction_offering(ALL)
     }
 }
 
@@ -55,7 +55,7 @@ async fn what_cannot_be_answers_is_as_if_it_was_not_there() {
     world.server.says_text("done");
     let unfit = pb::Interaction {
         unasked_responses_json: r#"{"who":12345}"#.into(),
-        ..offering(ALL)
+        ..interaction_offering(ALL)
     };
     let request = world.request("ask", unfit).await;
     assert_eq!(world.send(request).await.unwrap().text().await, "done");

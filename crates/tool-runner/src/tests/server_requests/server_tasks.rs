@@ -27,7 +27,7 @@ fn task_interaction(task: &pb::Task, step: pb::TaskStep, answers: &str) -> pb::I
             input_responses_json: answers.to_owned().into(),
             task_step: step.into(),
         }),
-        ..offering(TAKES)
+        ..interaction_offering(TAKES)
     }
 }
 
