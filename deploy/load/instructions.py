@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 
-from load import Process, make_token
+from load import Process, control_callgrind, make_token
 
 BUDGET = pathlib.Path(__file__).parent / "budget.json"
 
@@ -169,17 +169,12 @@ def main():
         words += ["--connections", "1", "--warm-up", "0", "--seconds", str(seconds), "--era", arguments.era, "--token-file", token]
         return json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout)["good"]
 
-    def control(*words):
-        # callgrind polls for commands while the process runs, so no ptrace permission is needed.
-        words = ["vgdb", f"--pid={gateway.child.pid}", "--max-invoke-ms=0", "-c", *words]
-        subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
-
     def measure(number):
         # The dump also sets the counts to zero.
-        control("instrumentation", "on")
+        control_callgrind(gateway, "instrumentation", "on")
         good = bench(arguments.seconds)
-        control("instrumentation", "off")
-        control("dump")
+        control_callgrind(gateway, "instrumentation", "off")
+        control_callgrind(gateway, "dump")
         own, whole, calls = read(data / f"callgrind.out.{number}")
         show_parts(own, calls, good, arguments.functions)
         return stages(whole, good)

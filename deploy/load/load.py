@@ -70,6 +70,13 @@ class Process:
             self.child.wait()
 
 
+def control_callgrind(process, *words):
+    """Sends a command to the callgrind that executes the process."""
+    # callgrind polls for commands while the process runs, so no ptrace permission is needed.
+    words = ["vgdb", f"--pid={process.child.pid}", "--max-invoke-ms=0", "-c", *words]
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+
+
 def make_token(wardgate, data, *caller):
     """Returns a token of the local issuer. `caller` is its options for subject, roles and claims."""
     words = [wardgate, "token", "--data-dir", data, "--ttl", "3h", *caller]
@@ -128,11 +135,11 @@ class System:
     def run(self, *words):
         return subprocess.run([self.wardgate, *words], check=True, stdout=subprocess.PIPE, text=True).stdout
 
-    def service(self, *words, setup=None, **env):
+    def service(self, *words, setup=None, under=(), **env):
         # `up` creates that database, so it must not get its URL.
         if words[0] != "up":
             env = {"HOSPITAL_DB_URL": f"sqlite:{self.data}/hospital.sqlite", **self.env, **env}
-        return Process(self.data / f"{words[0]}.log", [self.wardgate, *words], setup, **env)
+        return Process(self.data / f"{words[0]}.log", [*under, self.wardgate, *words], setup, **env)
 
     def configure(self, scaled, listen="127.0.0.1"):
         """Writes the configuration. `scaled` is the address at which the gateway reaches the replicated service."""
@@ -188,8 +195,9 @@ class System:
         self.config.write_text(json.dumps(sections, indent=2))
         return self.config
 
-    def start(self, name, setup=None, config=None, **env):
-        return self.service(name, "--config", config or self.config, setup=setup, **env)
+    def start(self, name, config=None, **options):
+        """Starts a service. `under` is a program that executes it, with its options."""
+        return self.service(name, "--config", config or self.config, **options)
 
     @property
     def mcp(self):
@@ -326,7 +334,7 @@ def scaled(arguments, system, running):
                 share = Share(f"wardgate-load-{os.getpid()}-{at}", arguments.percent)
                 started.callback(share.close)
                 config = system.configure(f"{NAME}:{system.ports[SCALED]}", address)
-                started.callback(system.start(SCALED, share.join, config).stop)
+                started.callback(system.start(SCALED, config, setup=share.join).stop)
             # Only the gateway resolves the host name, with its own hosts file.
             words = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"', hosts, system.wardgate]
             gateway = Process(system.data / "gateway.log", [*words, "gateway", "--config", config])

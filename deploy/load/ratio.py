@@ -89,13 +89,18 @@ def create_rows(file):
     database.close()
 
 
-def start_separate(arguments, echo_url, **env):
-    """Starts the services as separate processes, with the project `echo` and environment variables, and returns them."""
+def create_separate(arguments, echo_url):
+    """Configures the services as separate processes, with the project `echo`."""
     project = arguments.out / "echo-project"
     shutil.rmtree(project, ignore_errors=True)
     shutil.copytree(pathlib.Path(__file__).parent / "echo", project)
-    system = System(arguments, callers=1, project=project, ECHO_URL=echo_url)
-    running = [system.start(name, **env) for name in SERVICES]
+    return System(arguments, callers=1, project=project, ECHO_URL=echo_url)
+
+
+def start_separate(arguments, echo_url):
+    """Starts the services as separate processes, and returns them."""
+    system = create_separate(arguments, echo_url)
+    running = [system.start(name) for name in SERVICES]
     system.wait_until_ready()
     return system, running
 

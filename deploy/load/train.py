@@ -1,6 +1,5 @@
 """Runs the calls for which a release is optimised, on a build that counts which code it executes. Started by deploy/release.
 
-    start         the demo in one process, and each service in its own, counted in a file of the directory `start` each
     ratio.py      a tool of an MCP server, of each protocol version, in one process and in separate ones; results of SQLite
     demo          a tool of the hospital demo, whose result a doctor gets in clear and a nurse masked; remembered conversations
 """
@@ -13,7 +12,6 @@ import subprocess
 import sys
 import urllib.parse
 
-import ratio
 from load import ARGUMENTS, CONNECTIONS, ROLE, SUBJECT, TOOL, Process, make_token
 
 # Without this, calls of one caller would soon be refused.
@@ -29,24 +27,10 @@ def main():
     parser.add_argument("--fixture", type=pathlib.Path, required=True, help="the rmcp server")
     parser.add_argument("--out", type=pathlib.Path, required=True, help="directory for data")
     parser.add_argument("--database", required=True, help="URL of a PostgreSQL for all stores")
-    parser.add_argument("--start-database", required=True, help="URL of another database, for services that only start")
     parser.add_argument("--seconds", type=int, default=5, help="seconds of each load")
     arguments = parser.parse_args()
-    start_all(arguments)
     call_server(arguments)
     use_demo(arguments)
-
-
-def start_all(arguments):
-    """Starts the demo with its database, and the services with an MCP server, and stops them when they are ready."""
-    counted = {"LLVM_PROFILE_FILE": f"{arguments.out}/start/%p.profraw"}
-    start_demo(arguments, "start", **counted)[0].stop()
-    server = Process(arguments.out / "server.log", [arguments.fixture, "--json"])
-    # The services have other keys than those that are called later, so they need a database of their own.
-    of_start = argparse.Namespace(**{**vars(arguments), "database": arguments.start_database})
-    _, running = ratio.start_separate(of_start, server.url, **counted)
-    for process in (*running, server):
-        process.stop()
 
 
 def call_server(arguments):
@@ -58,16 +42,11 @@ def call_server(arguments):
     subprocess.run([*words, "--era", "legacy"], check=True)
 
 
-def start_demo(arguments, name, **env):
-    """Starts one process with the hospital demo, and returns it and its data directory."""
-    data = arguments.out / f"{name}-data"
-    words = [arguments.wardgate, "up", "--data-dir", data, "--listen", "127.0.0.1:0", "--demo", "hospital"]
-    return Process(arguments.out / f"{name}.log", words, **env), data
-
-
 def use_demo(arguments):
     """Calls a tool of the demo and uses remembered conversations, all in one process."""
-    gateway, data = start_demo(arguments, "demo", **UNLIMITED)
+    data = arguments.out / "demo-data"
+    words = [arguments.wardgate, "up", "--data-dir", data, "--listen", "127.0.0.1:0", "--demo", "hospital"]
+    gateway = Process(arguments.out / "demo.log", words, **UNLIMITED)
     for at, caller in enumerate(CALLERS):
         token = make_token(arguments.wardgate, data, *caller)
         file = data / f"token-{at}"
