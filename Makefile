@@ -71,7 +71,7 @@ lint: ## Check formatting and lints as the tests do
 format: ## Format the sources
 	$(CARGO) fmt --all
 
-release: ## Build the release binary target/release/wardgate, optimised with a profile of its calls (two builds, and PostgreSQL)
+release: ## Build the release binary target/release/wardgate, optimised with a profile of its calls (two builds, PostgreSQL, valgrind)
 	deploy/release
 
 dist: ## Build binary, image, chart, SBOM and checksums in target/dist, and sign them if KEY names an Ed25519 key

@@ -66,8 +66,12 @@ class Process:
         try:
             self.child.wait(30)
         except subprocess.TimeoutExpired:
-            self.child.kill()
-            self.child.wait()
+            self.kill()
+            raise SystemExit(f"process {self.child.pid} did not stop in time") from None
+
+    def kill(self):
+        self.child.kill()
+        self.child.wait()
 
 
 def control_callgrind(process, *words):
@@ -266,7 +270,8 @@ def append_records(arguments, port, probes, seconds, *options):
 
 def durable_records(probes):
     """The number of records that the audit service has made durable since its start, from the port of its metrics."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{probes}/metrics", timeout=10) as response:
+    without_proxy = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with without_proxy.open(f"http://127.0.0.1:{probes}/metrics", timeout=10) as response:
         for line in response.read().decode().splitlines():
             if line.startswith("wardgate_audit_records_total"):
                 return int(float(line.split()[-1]))

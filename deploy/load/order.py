@@ -69,7 +69,7 @@ def run_starts(arguments):
     def stop_traced(process):
         # Without the code of the shutdown.
         control_callgrind(process, "dump")
-        process.child.kill()
+        process.kill()
 
     demo = [arguments.wardgate, "up", "--data-dir", out / "demo-data", "--listen", "127.0.0.1:0", "--demo", "hospital"]
     stop_traced(start_traced("demo", lambda words: Process(out / "demo.log", [*words, *demo])))
@@ -81,7 +81,7 @@ def run_starts(arguments):
         system.wait_until_ready()
         stop_traced(process)
         for other in running:
-            other.stop()
+            other.kill()
     server.stop()
     # Dumps are numbered.
     return [file.with_name(f"{file.name}.1") for file in files]
