@@ -72,7 +72,7 @@ impl Refusals {
         let caller = person(&call.tenant, &call.issuer, &call.subject);
         let is_spent = self
             .record_rates
-            .take_call(caller, Rate::per_minute(RECORDED_PER_MINUTE))
+            .try_acquire_call(caller, Rate::per_minute(RECORDED_PER_MINUTE))
             .is_err();
         if is_spent {
             self.count(reason, &call.client_ip, &call.subject);

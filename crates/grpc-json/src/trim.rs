@@ -53,7 +53,7 @@ impl DescriptorTrimmer {
         }
         let scope = NameScope::default().within(package);
         for _ in names {
-            self.count_element(scope, "")?;
+            self.charge_element(scope, "")?;
         }
         Ok(FileDescriptorProto {
             name: Some(self.file.clone()),
@@ -69,7 +69,7 @@ impl DescriptorTrimmer {
     }
 
     fn message(&mut self, message: DescriptorProto, scope: NameScope) -> Result<DescriptorProto> {
-        self.count_element(scope, message.name())?;
+        self.charge_element(scope, message.name())?;
         let scope = scope.within(message.name());
         let map_entry = message.options.as_ref().and_then(|all| all.map_entry);
         if map_entry == Some(true) && !is_map_entry(&message) {
@@ -94,7 +94,7 @@ impl DescriptorTrimmer {
         field: FieldDescriptorProto,
         scope: NameScope,
     ) -> Result<FieldDescriptorProto> {
-        self.count_element(scope, field.name())?;
+        self.charge_element(scope, field.name())?;
         if field.type_name().len() > MAX_TYPE_NAME || field.json_name().len() > MAX_NAME {
             return Err(BadDescriptors::Name(self.file.clone()));
         }
@@ -111,7 +111,7 @@ impl DescriptorTrimmer {
         oneof: OneofDescriptorProto,
         scope: NameScope,
     ) -> Result<OneofDescriptorProto> {
-        self.count_element(scope, oneof.name())?;
+        self.charge_element(scope, oneof.name())?;
         Ok(OneofDescriptorProto {
             name: oneof.name,
             options: None,
@@ -123,7 +123,7 @@ impl DescriptorTrimmer {
         enumeration: EnumDescriptorProto,
         scope: NameScope,
     ) -> Result<EnumDescriptorProto> {
-        self.count_element(scope, enumeration.name())?;
+        self.charge_element(scope, enumeration.name())?;
         Ok(EnumDescriptorProto {
             // The names of values are in the scope around their enum.
             value: self.trim_all(enumeration.value, scope, Self::value)?,
@@ -141,7 +141,7 @@ impl DescriptorTrimmer {
         value: EnumValueDescriptorProto,
         scope: NameScope,
     ) -> Result<EnumValueDescriptorProto> {
-        self.count_element(scope, value.name())?;
+        self.charge_element(scope, value.name())?;
         Ok(EnumValueDescriptorProto {
             options: None,
             ..value
@@ -153,7 +153,7 @@ impl DescriptorTrimmer {
         service: ServiceDescriptorProto,
         scope: NameScope,
     ) -> Result<ServiceDescriptorProto> {
-        self.count_element(scope, service.name())?;
+        self.charge_element(scope, service.name())?;
         let scope = scope.within(service.name());
         Ok(ServiceDescriptorProto {
             method: self.trim_all(service.method, scope, Self::method)?,
@@ -167,7 +167,7 @@ impl DescriptorTrimmer {
         method: MethodDescriptorProto,
         scope: NameScope,
     ) -> Result<MethodDescriptorProto> {
-        self.count_element(scope, method.name())?;
+        self.charge_element(scope, method.name())?;
         if method.input_type().len().max(method.output_type().len()) > MAX_TYPE_NAME {
             return Err(BadDescriptors::Name(self.file.clone()));
         }
@@ -190,7 +190,7 @@ impl DescriptorTrimmer {
     }
 
     /// Counts an element whose full name is `scope` and `name`.
-    fn count_element(&mut self, scope: NameScope, name: &str) -> Result<()> {
+    fn charge_element(&mut self, scope: NameScope, name: &str) -> Result<()> {
         if !name.is_empty() && !is_identifier(name) {
             return Err(BadDescriptors::Name(self.file.clone()));
         }

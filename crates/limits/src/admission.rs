@@ -127,7 +127,8 @@ impl RequestAdmission {
 
     /// Takes a slot for a call that another replica admitted.
     pub fn admit_resumed(&self, caller: &Caller) -> Slot {
-        self.limiter.take_slot(caller.tenant(), caller.subject())
+        self.limiter
+            .enter_unchecked(caller.tenant(), caller.subject())
     }
 
     /// Returns the error for a request that a neighbouring service refused because of overload.

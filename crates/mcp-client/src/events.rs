@@ -191,14 +191,14 @@ impl Events {
     pub(super) fn report_possible_changes(&self) {
         self.tools_changed();
         for list in [&self.prompts, &self.resources] {
-            count_change(list);
+            notify_change(list);
         }
     }
 
     /// Reports a change, or a possible change, of the server's tools. The tools of every connection are compared again.
     pub(super) fn tools_changed(&self) {
         self.tools_revision.fetch_add(1, Ordering::AcqRel);
-        count_change(&self.tools);
+        notify_change(&self.tools);
     }
 
     /// Returns how often [`Self::tools_changed`] was called.
@@ -208,7 +208,7 @@ impl Events {
 
     /// Reports that a connection offers a different tool than the approved one, so that the offered tools are evaluated again.
     pub(super) fn tools_differ(&self) {
-        count_change(&self.followed_tools);
+        notify_change(&self.followed_tools);
     }
 
     /// Handles a message that belongs to no request of this client.
@@ -216,8 +216,8 @@ impl Events {
         match message {
             IncomingMessage::Notification { method, params } => match &**method {
                 "notifications/tools/list_changed" => self.tools_changed(),
-                "notifications/prompts/list_changed" => count_change(&self.prompts),
-                "notifications/resources/list_changed" => count_change(&self.resources),
+                "notifications/prompts/list_changed" => notify_change(&self.prompts),
+                "notifications/resources/list_changed" => notify_change(&self.resources),
                 "notifications/resources/updated" => {
                     if let Some(ResourceUpdated { uri }) = parse_params(*params) {
                         self.subscriptions.notify_listeners(&uri);
@@ -288,6 +288,6 @@ fn parse_params<'a, T: Deserialize<'a>>(params: Option<&'a RawValue>) -> Option<
     serde_json::from_str(params?.get()).ok()
 }
 
-fn count_change(list: &watch::Sender<u64>) {
+fn notify_change(list: &watch::Sender<u64>) {
     list.send_modify(|changes| *changes += 1);
 }

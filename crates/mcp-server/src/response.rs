@@ -76,7 +76,7 @@ enum McpResponseBody {
 
 impl McpResponse {
     /// Creates the response to notifications: 202 without a body.
-    pub fn without_body() -> Self {
+    pub fn accepted_without_body() -> Self {
         Self {
             http: StatusCode::ACCEPTED,
             body: McpResponseBody::Nothing,
@@ -380,7 +380,7 @@ impl McpResponse {
             })
             .collect();
         if bodies.is_empty() {
-            return Self::without_body();
+            return Self::accepted_without_body();
         }
         Self {
             http: StatusCode::OK,

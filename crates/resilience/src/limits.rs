@@ -81,7 +81,7 @@ impl ToolLimits {
     ) -> Result<Slot<'_>, LimitReached> {
         if let Some(rate) = self.per_caller {
             self.rates
-                .take_calls(self.bucket(caller), rate, NonZeroU32::MIN)
+                .try_acquire_calls(self.bucket(caller), rate, NonZeroU32::MIN)
                 .await
                 .map_err(|retry_after| self.refuse_call(Limit::Rate, "rate", retry_after))?;
         }

@@ -128,7 +128,12 @@ impl Rate {
 
     /// Takes `cost` calls, at most a full bucket, at the instant `now` out of a bucket that is full at `full_at`, both
     /// in nanoseconds. Returns the instant at which the bucket is full after that, or how long the caller has to wait.
-    pub(crate) fn take_calls(self, cost: u32, full_at: u64, now: u64) -> Result<u64, Duration> {
+    pub(crate) fn try_acquire_calls(
+        self,
+        cost: u32,
+        full_at: u64,
+        now: u64,
+    ) -> Result<u64, Duration> {
         let (interval, cost) = (self.interval(), cost.min(self.calls()));
         let full_at = full_at.max(now);
         let most = interval * u64::from(self.calls() - cost);
@@ -159,10 +164,10 @@ impl Default for RateLimiter {
 
 impl RateLimiter {
     /// Takes one call out of a bucket. If it is empty, returns how long to wait as an error.
-    pub fn take_call(&self, bucket: Digest, rate: Rate) -> Result<(), Duration> {
+    pub fn try_acquire_call(&self, bucket: Digest, rate: Rate) -> Result<(), Duration> {
         let now = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let entry = self.buckets.entry(&bucket, None, |_, full_at| {
-            let taken = rate.take_calls(1, *full_at, now);
+            let taken = rate.try_acquire_calls(1, *full_at, now);
             if let Ok(later) = taken {
                 *full_at = later;
             }
@@ -171,7 +176,7 @@ impl RateLimiter {
         match entry {
             EntryResult::Retained(taken) => taken.map(drop),
             EntryResult::Vacant(guard) => {
-                let taken = rate.take_calls(1, now, now)?;
+                let taken = rate.try_acquire_calls(1, now, now)?;
                 // The insertion fails only if the entry was removed in the meantime, which never happens.
                 let _ = guard.insert(taken);
                 Ok(())
@@ -232,16 +237,19 @@ mod tests {
         let limiter = RateLimiter::default();
         let caller = Digest::compute(b"caller");
         for _ in 0..60 {
-            assert_eq!(limiter.take_call(caller, rate("60/m")), Ok(()));
+            assert_eq!(limiter.try_acquire_call(caller, rate("60/m")), Ok(()));
         }
-        let wait = limiter.take_call(caller, rate("60/m")).unwrap_err();
+        let wait = limiter.try_acquire_call(caller, rate("60/m")).unwrap_err();
         assert_eq!(wait, Duration::from_secs(1));
         let nanosecond = Duration::from_nanos(1);
         tokio::time::advance(Duration::from_nanos(999_999_999)).await;
-        assert_eq!(limiter.take_call(caller, rate("60/m")), Err(nanosecond));
+        assert_eq!(
+            limiter.try_acquire_call(caller, rate("60/m")),
+            Err(nanosecond)
+        );
         tokio::time::advance(nanosecond).await;
-        assert_eq!(limiter.take_call(caller, rate("60/m")), Ok(()));
-        assert_eq!(limiter.take_call(caller, rate("60/m")), Err(wait));
+        assert_eq!(limiter.try_acquire_call(caller, rate("60/m")), Ok(()));
+        assert_eq!(limiter.try_acquire_call(caller, rate("60/m")), Err(wait));
     }
 
     #[tokio::test(start_paused = true)]
@@ -249,12 +257,12 @@ mod tests {
         let limiter = RateLimiter::default();
         let greedy = Digest::compute(b"greedy");
         let taken = (0..10_000)
-            .filter(|_| limiter.take_call(greedy, rate("10/s")).is_ok())
+            .filter(|_| limiter.try_acquire_call(greedy, rate("10/s")).is_ok())
             .count();
         assert_eq!(taken, 10);
         let other = Digest::compute(b"other");
         for _ in 0..10 {
-            assert_eq!(limiter.take_call(other, rate("10/s")), Ok(()));
+            assert_eq!(limiter.try_acquire_call(other, rate("10/s")), Ok(()));
         }
     }
 
@@ -263,7 +271,7 @@ mod tests {
         let limiter = RateLimiter::default();
         for caller in 0..1_000_000_u32 {
             let bucket = Digest::compute(&caller.to_be_bytes());
-            assert_eq!(limiter.take_call(bucket, rate("1/h")), Ok(()));
+            assert_eq!(limiter.try_acquire_call(bucket, rate("1/h")), Ok(()));
         }
         assert!(limiter.buckets.len() <= BUCKETS);
         let memory = limiter.buckets.memory_used();
@@ -279,7 +287,7 @@ mod tests {
                 threads.spawn(|| {
                     for _ in 0..1_000 {
                         if limiter
-                            .take_call(Digest::compute(b"caller"), rate("500/h"))
+                            .try_acquire_call(Digest::compute(b"caller"), rate("500/h"))
                             .is_ok()
                         {
                             taken.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -310,7 +318,7 @@ mod tests {
             let mut taken = Vec::new();
             for gap in gaps {
                 now += gap;
-                if let Ok(later) = rate.take_calls(1, full_at, now) {
+                if let Ok(later) = rate.try_acquire_calls(1, full_at, now) {
                     full_at = later;
                     taken.push(now);
                 }
@@ -331,10 +339,10 @@ mod tests {
             ahead in 0_u64..10_000_000_000_000,
         ) {
             let full_at = now + ahead;
-            if let Err(wait) = rate.take_calls(1, full_at, now) {
+            if let Err(wait) = rate.try_acquire_calls(1, full_at, now) {
                 let wait = u64::try_from(wait.as_nanos()).unwrap();
-                prop_assert!(rate.take_calls(1, full_at, now + wait).is_ok());
-                prop_assert!(rate.take_calls(1, full_at, now + wait - 1).is_err());
+                prop_assert!(rate.try_acquire_calls(1, full_at, now + wait).is_ok());
+                prop_assert!(rate.try_acquire_calls(1, full_at, now + wait - 1).is_err());
             }
         }
     }

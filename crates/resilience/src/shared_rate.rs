@@ -154,7 +154,7 @@ impl SharedRateLimiter {
 
     /// Takes `cost` calls out of a bucket. If it has too few, returns how long to wait as an error. A cost above a full
     /// bucket counts as a full bucket.
-    pub async fn take_calls(
+    pub async fn try_acquire_calls(
         &self,
         bucket: Digest,
         rate: Rate,
@@ -163,7 +163,7 @@ impl SharedRateLimiter {
         self.take_and_report(bucket, rate, cost).await.0
     }
 
-    /// Like [`Self::take_calls`], but also returns what is left.
+    /// Like [`Self::try_acquire_calls`], but also returns what is left.
     pub async fn take_and_report(
         &self,
         bucket: Digest,
@@ -192,7 +192,7 @@ impl SharedRateLimiter {
             return Ok(());
         }
         let Some(store) = &self.store else {
-            held.full_at = rate.take_calls(cost, held.full_at, now)?;
+            held.full_at = rate.try_acquire_calls(cost, held.full_at, now)?;
             return Ok(());
         };
         let request = LeaseRequest {
@@ -217,7 +217,7 @@ impl SharedRateLimiter {
             return self.take_of_share(store, held, rate, cost);
         }
         // A shared bucket fills no faster than its rate, so a bucket that had too few calls still has.
-        rate.take_calls(cost, held.full_at, now)?;
+        rate.try_acquire_calls(cost, held.full_at, now)?;
         let Some(lease) = store.lease(request, now).await else {
             return self.take_of_share(store, held, rate, cost);
         };
@@ -229,7 +229,7 @@ impl SharedRateLimiter {
         if lease.calls >= cost {
             return Ok(());
         }
-        let wait = rate.take_calls(cost, held.full_at, now).err();
+        let wait = rate.try_acquire_calls(cost, held.full_at, now).err();
         Err(wait.unwrap_or(Duration::from_nanos(rate.interval())))
     }
 
@@ -242,7 +242,7 @@ impl SharedRateLimiter {
         cost: u32,
     ) -> Result<(), Duration> {
         let share = rate.share(store.replicas.load(Ordering::Relaxed));
-        held.full_at = share.take_calls(cost, held.full_at, self.now())?;
+        held.full_at = share.try_acquire_calls(cost, held.full_at, self.now())?;
         held.spent = held.spent.saturating_add(cost);
         Ok(())
     }
@@ -268,7 +268,7 @@ impl SharedRateLimiter {
         let window = match taken {
             Err(wait) => wait,
             Ok(()) if remaining == 0 => rate
-                .take_calls(1, held.full_at, now)
+                .try_acquire_calls(1, held.full_at, now)
                 .err()
                 .unwrap_or_default(),
             Ok(()) => Duration::from_nanos(until_full),

@@ -1,7 +1,7 @@
 //! Propagation of deadlines: the calls that a call leads to, on any machine, end a little before it.
 //!
 //! ```text
-//!  caller ── grpc-timeout: what is left − 10 ms ──▶ stack ── within ──▶ handler ── left() ──▶ its own calls
+//!  caller ── grpc-timeout: what is left − 10 ms ──▶ stack ── within ──▶ handler ── time_left() ──▶ its own calls
 //! ```
 
 use std::future::Future;

@@ -211,7 +211,9 @@ impl ToolRunnerService for Runner {
         &self,
         _: Request<pb::ListToolsRequest>,
     ) -> Result<Response<pb::ListToolsResponse>, Status> {
-        let switches = self.switches().map_err(|error| count_refusal(&error))?;
+        let switches = self
+            .switches()
+            .map_err(|error| count_and_convert_error(&error))?;
         let loaded = self.loaded.load();
         let version = version(&loaded, Some(&switches));
         let shown = shown_version(&loaded, Some(&switches));
@@ -256,7 +258,9 @@ impl ToolRunnerService for Runner {
         &self,
         _: Request<pb::ListContentRequest>,
     ) -> Result<Response<pb::ListContentResponse>, Status> {
-        let switches = self.switches().map_err(|error| count_refusal(&error))?;
+        let switches = self
+            .switches()
+            .map_err(|error| count_and_convert_error(&error))?;
         let loaded = self.loaded.load();
         let version = version(&loaded, Some(&switches));
         Ok(Response::new(responses::content(
@@ -293,7 +297,7 @@ impl ToolRunnerService for Runner {
                     now,
                 )
             })
-            .map_err(|error| count_refusal(&error))?;
+            .map_err(|error| count_and_convert_error(&error))?;
         let log = self.shared.executions.as_ref();
         let recorded = log.map(|log| log.append(admitted.execution()));
         let got = Box::pin(admitted.get());
@@ -301,7 +305,7 @@ impl ToolRunnerService for Runner {
             return Ok(Response::new(got.await.into()));
         };
         let released = try_join(recorded, got.map(Ok)).await;
-        let ((), given) = released.map_err(|error| count_refusal(&error))?;
+        let ((), given) = released.map_err(|error| count_and_convert_error(&error))?;
         Ok(Response::new(given.into()))
     }
 
@@ -314,7 +318,7 @@ impl ToolRunnerService for Runner {
         let admitted = self
             .check_source(&query.source, &query.caller)
             .and_then(|()| watch_resources::admit(query, &loaded, self.shared.ambient.now()))
-            .map_err(|error| count_refusal(&error))?;
+            .map_err(|error| count_and_convert_error(&error))?;
         let in_force = InForce {
             loaded: Arc::clone(&self.loaded),
             switchboard: Arc::clone(&self.switchboard),
@@ -437,7 +441,7 @@ fn invalid(message: InvalidMessage) -> Status {
     wardgate_rpc::invalid(&message)
 }
 
-fn count_refusal(error: &Error) -> CallError {
+fn count_and_convert_error(error: &Error) -> CallError {
     counter!(names::CALLS_REFUSED, "reason" => error.reason().as_str_name()).increment(1);
     CallError::from(error)
 }
@@ -458,7 +462,7 @@ impl Runner {
         let admitted = self
             .check_switch(&call, &loaded)
             .and_then(|()| call::admit(call, &loaded, self.shared.ambient.now()))
-            .map_err(|error| count_refusal(&error))?;
+            .map_err(|error| count_and_convert_error(&error))?;
         let counted = self.shared.platform.begin(admitted.tool());
         let log = self.shared.executions.as_ref();
         let recorded = log.map(|log| log.append(admitted.execution()));
@@ -473,7 +477,9 @@ impl Runner {
         Ok(match recorded {
             None => events,
             Some(recorded) if may_write => {
-                recorded.await.map_err(|error| count_refusal(&error))?;
+                recorded
+                    .await
+                    .map_err(|error| count_and_convert_error(&error))?;
                 events
             }
             Some(recorded) => held_until(recorded, events),

@@ -52,10 +52,11 @@ fn a_function_is_found_with_its_qualifiers() {
     let names = [
         "    pub(crate) async fn of(it: &str) -> Self {",
         "fn take<T>(it: T) {}",
+        "    pub(in crate::names) unsafe extern \"C\" fn read(it: u8);",
     ];
     assert_eq!(
         names.map(declared_function),
-        ["of", "take"].map(|it| Some(it.to_owned()))
+        ["of", "take", "read"].map(|it| Some(it.to_owned()))
     );
     assert_eq!(declared_function("    // The fn read is gone"), None);
     assert!(
@@ -84,9 +85,15 @@ fn is_vague(name: &str) -> bool {
 /// Returns the name of the function whose declaration begins in `line`.
 fn declared_function(line: &str) -> Option<String> {
     let (qualifiers, name) = line.split_once("fn ")?;
+    let qualifiers = match qualifiers.trim_start().strip_prefix("pub(") {
+        Some(rest) => rest.split_once(')')?.1,
+        None => qualifiers,
+    };
+    let known = ["async", "const", "default", "extern", "pub", "unsafe"];
+    let is_abi = |word: &str| word.len() > 2 && word.starts_with('"') && word.ends_with('"');
     let is_declaration = qualifiers
         .split_whitespace()
-        .all(|word| word.starts_with("pub") || ["async", "const", "default"].contains(&word));
+        .all(|word| known.contains(&word) || is_abi(word));
     is_declaration.then(|| first_name(name))
 }
 

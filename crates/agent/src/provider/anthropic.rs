@@ -100,7 +100,7 @@ fn tool(function: &Function) -> Value {
 }
 
 /// Reads one event of a stream, or the complete message of a server that does not stream.
-pub(super) fn read_frame(frame: &str, answer: &mut AnswerAssembly) -> Result<(), ModelError> {
+pub(super) fn parse_frame(frame: &str, answer: &mut AnswerAssembly) -> Result<(), ModelError> {
     let Ok(Value::Object(event)) = serde_json::from_str(frame) else {
         return Err(ModelError::Unreadable);
     };

@@ -236,9 +236,9 @@ impl AnswerReader {
 
     fn parse_frame(&mut self, frame: &str) -> Result<(), ModelError> {
         match self.kind {
-            ProviderKind::OpenAi => openai::read_frame(frame, &mut self.answer),
-            ProviderKind::Anthropic => anthropic::read_frame(frame, &mut self.answer),
-            ProviderKind::Ollama => ollama::read_frame(frame, &mut self.answer),
+            ProviderKind::OpenAi => openai::parse_frame(frame, &mut self.answer),
+            ProviderKind::Anthropic => anthropic::parse_frame(frame, &mut self.answer),
+            ProviderKind::Ollama => ollama::parse_frame(frame, &mut self.answer),
         }
     }
 

@@ -57,7 +57,7 @@ fn prompt(messages: &[ModelMessage]) -> String {
 }
 
 /// Reads one line of a stream, or a complete answer.
-pub(super) fn read_frame(frame: &str, answer: &mut AnswerAssembly) -> Result<(), ModelError> {
+pub(super) fn parse_frame(frame: &str, answer: &mut AnswerAssembly) -> Result<(), ModelError> {
     let Ok(Value::Object(line)) = serde_json::from_str(frame) else {
         return Err(ModelError::Unreadable);
     };

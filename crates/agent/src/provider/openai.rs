@@ -76,7 +76,7 @@ fn call(call: &FunctionCall) -> Value {
 }
 
 /// Reads one event of a stream, or the complete answer of a server that does not stream.
-pub(super) fn read_frame(frame: &str, answer: &mut AnswerAssembly) -> Result<(), ModelError> {
+pub(super) fn parse_frame(frame: &str, answer: &mut AnswerAssembly) -> Result<(), ModelError> {
     let frame = frame.trim();
     if frame == "[DONE]" {
         answer.record_stream_end();

@@ -184,7 +184,7 @@ impl KeyRing {
     }
 
     async fn refresh_issuer(&self, issuer: &IssuerKeys) -> Result<(), KeySetError> {
-        let result = issuer.read_keys(self.ambient.now()).await;
+        let result = issuer.refresh_keys(self.ambient.now()).await;
         let outcome = if result.is_ok() { "ok" } else { "failed" };
         metrics::counter!(names::KEY_SET_READINGS, "outcome" => outcome).increment(1);
         if let Err(error) = &result {
@@ -233,7 +233,7 @@ impl IssuerKeys {
         })
     }
 
-    async fn read_keys(&self, now: Timestamp) -> Result<(), KeySetError> {
+    async fn refresh_keys(&self, now: Timestamp) -> Result<(), KeySetError> {
         let bytes = self.source.read_key_set().await?;
         let version = Digest::compute(&bytes);
         let keys = match self.current.load_full() {

@@ -135,7 +135,7 @@ async fn answer_message(gateway: &Arc<Gateway>, post: &Post, text: &str) -> McpR
                     .await;
             }
             return match post.version() {
-                Ok(_) => McpResponse::without_body(),
+                Ok(_) => McpResponse::accepted_without_body(),
                 Err(error) => McpResponse::error(None, &error),
             };
         }
@@ -348,7 +348,7 @@ async fn call_tool(
         .await?;
     // A client that cancelled the call expects no answer.
     Ok(if under_way.cancel.is_cancelled() {
-        McpResponse::without_body()
+        McpResponse::accepted_without_body()
     } else {
         answer
     })

@@ -185,7 +185,7 @@ pub(crate) async fn accept_message(
     };
     // The task is tracked with the calls, so that a shutdown waits for the answer too.
     calls.spawn(answering.in_current_span());
-    McpResponse::without_body().into_response()
+    McpResponse::accepted_without_body().into_response()
 }
 
 /// Returns the value of `session_id` in a query. Ids need no percent-decoding.

@@ -79,7 +79,7 @@ impl MessageRelay {
             unreachable()
         })?;
         if response.status() == StatusCode::ACCEPTED {
-            return Ok(McpResponse::without_body().into_response());
+            return Ok(McpResponse::accepted_without_body().into_response());
         }
         refusal(response).await.ok_or_else(unreachable)
     }

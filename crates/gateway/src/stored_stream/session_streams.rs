@@ -114,7 +114,7 @@ impl SessionStreams {
         &self.session
     }
 
-    pub(super) fn stream_store(&self) -> &Arc<StreamStore> {
+    pub(super) fn store(&self) -> &Arc<StreamStore> {
         &self.all
     }
 

@@ -149,7 +149,7 @@ impl StreamWriter {
         let StreamStatus::Stored(stored) = &self.stream else {
             return false;
         };
-        if !stored.waits || self.streams.stream_store().leave(stored.id).await.is_err() {
+        if !stored.waits || self.streams.store().leave(stored.id).await.is_err() {
             return false;
         }
         self.stream = StreamStatus::HandedOver;
@@ -244,7 +244,7 @@ impl StreamWriter {
 
     /// Marks the stream in the store as broken or released, as soon as the store is available.
     fn release_stream(&self, stored: StoredStream, how: ReleaseReason) {
-        let streams = Arc::clone(self.streams.stream_store());
+        let streams = Arc::clone(self.streams.store());
         tokio::spawn(async move {
             let stored = stored;
             for _ in 0..TRIES {

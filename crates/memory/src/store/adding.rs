@@ -12,7 +12,7 @@ use wardgate_domain::{
 };
 
 use super::changes::{ChangeKind, log_change};
-use super::conversations::owned_and_locked;
+use super::conversations::lock_owned_conversation;
 use super::row::{
     ConversationRow, MessageRow, MessageSlot, UnlockedConversation, message, role_number,
     source_number, state, state_number,
@@ -110,7 +110,8 @@ impl MemoryStore {
     ) -> Result<(ConversationKey, Vec<Message>), Error> {
         let added = within(async {
             let mut transaction = self.database.write().await?;
-            let conversation = owned_and_locked(&mut transaction, owner, id.as_str()).await?;
+            let conversation =
+                lock_owned_conversation(&mut transaction, owner, id.as_str()).await?;
             let key = conversation.key()?;
             let unlocked = conversation.unlock(self)?;
             let master = self.key_in_force(&mut transaction).await?;

@@ -120,7 +120,7 @@ impl MemoryStore {
                 now.as_micros().into(),
             ];
             let made = transaction.execute(MAKE, row).await? > 0;
-            let found = fetch_conversation(&mut transaction, owner, id).await?;
+            let found = fetch_owned_conversation(&mut transaction, owner, id).await?;
             if made {
                 let enough = [
                     owner_digest(owner).into(),
@@ -150,7 +150,7 @@ impl MemoryStore {
     ) -> Result<Option<Conversation>, Error> {
         within(async {
             let mut transaction = self.database.begin_read().await?;
-            let found = fetch_conversation(&mut transaction, owner, id.as_str()).await;
+            let found = fetch_owned_conversation(&mut transaction, owner, id.as_str()).await;
             transaction.commit().await?;
             match found {
                 Ok(row) => Ok(Some(row.to_conversation()?)),
@@ -285,7 +285,7 @@ impl SkeletonRow {
 }
 
 /// Returns the owner's conversation `id`. Fails if it does not exist.
-pub(super) async fn fetch_conversation(
+pub(super) async fn fetch_owned_conversation(
     transaction: &mut Transaction,
     owner: &Owner,
     id: &str,
@@ -295,8 +295,8 @@ pub(super) async fn fetch_conversation(
     found.ok_or(Error::UnknownConversation)
 }
 
-/// Like [`fetch_conversation`], but locks the row until the transaction ends.
-pub(super) async fn owned_and_locked(
+/// Like [`fetch_owned_conversation`], but locks the row until the transaction ends.
+pub(super) async fn lock_owned_conversation(
     transaction: &mut Transaction,
     owner: &Owner,
     id: &str,

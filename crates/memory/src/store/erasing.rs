@@ -13,7 +13,7 @@ use std::time::Duration;
 use wardgate_domain::{ConversationId, ConversationKey, Digest, Timestamp};
 
 use super::changes::{ChangeKind, log_change};
-use super::conversations::owned_and_locked;
+use super::conversations::lock_owned_conversation;
 use super::row::{ConversationRow, conversation, held};
 use super::subscriptions::end_subscriptions;
 use super::{MemoryStore, within};
@@ -125,7 +125,7 @@ impl MemoryStore {
     ) -> Result<ConversationKey, Error> {
         let cleared = within(async {
             let mut transaction = self.database.write().await?;
-            let row = owned_and_locked(&mut transaction, owner, id.as_str()).await?;
+            let row = lock_owned_conversation(&mut transaction, owner, id.as_str()).await?;
             if row.held {
                 return Err(Error::Held);
             }

@@ -4,7 +4,7 @@
 
 use wardgate_domain::{Conversation, ConversationId, ConversationKey, Role, TurnId, TurnState};
 
-use super::conversations::{BY_KEY, fetch_conversation};
+use super::conversations::{BY_KEY, fetch_owned_conversation};
 use super::row::{
     ConversationRow, GroundingRow, MessageRow, UnlockedConversation, ground, message, role_number,
     state,
@@ -202,7 +202,7 @@ impl MemoryStore {
         let mut transaction = self.database.begin_read().await?;
         let row = match which {
             ConversationSelector::Own(owner, id) => {
-                fetch_conversation(&mut transaction, owner, id.as_str()).await?
+                fetch_owned_conversation(&mut transaction, owner, id.as_str()).await?
             }
             ConversationSelector::Key(key) => {
                 let found = transaction.row(BY_KEY, [key.to_string().into()]).await?;

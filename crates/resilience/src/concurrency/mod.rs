@@ -1,7 +1,7 @@
 //! The limit on the number of concurrent calls of a service, with a fair queue and load shedding.
 //!
 //! ```text
-//!   enter ──▶ is there room? ──yes──────────────────────────────▶ Slot ──done──▶ Limit learns how long it took
+//!   enter ──▶ is there room? ──yes──────────────────────────────▶ Slot ──end_call──▶ Limit learns how long it took
 //!               │no                                                ▲
 //!               ▼                                                  │ the owner with the fewest gets the next
 //!             Queue: tenants ─▶ callers ─▶ calls ──────────────────┘

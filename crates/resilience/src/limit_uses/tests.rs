@@ -77,7 +77,7 @@ async fn an_operator_of_a_tenant_sees_what_counts_that_tenant_alone() {
             ..BucketOwner::default()
         });
         let taken = rates
-            .take_calls(bucket, overview.rate, NonZeroU32::MIN)
+            .try_acquire_calls(bucket, overview.rate, NonZeroU32::MIN)
             .await;
         assert_eq!(taken, Ok(()));
     }

@@ -92,7 +92,7 @@ fn caller() -> Digest {
 async fn count(limiters: &[SharedRateLimiter], rate: Rate, calls: usize) -> usize {
     let mut through = 0;
     for limiter in limiters.iter().cycle().take(calls) {
-        through += usize::from(limiter.take_calls(caller(), rate, ONE).await.is_ok());
+        through += usize::from(limiter.try_acquire_calls(caller(), rate, ONE).await.is_ok());
     }
     through
 }
@@ -188,18 +188,29 @@ async fn a_call_of_more_cost_takes_more_and_waits_until_so_much_has_flowed_in() 
     ] {
         let five = NonZeroU32::new(5).unwrap();
         assert_eq!(
-            limiter.take_calls(caller(), rate("12/m"), five).await,
+            limiter
+                .try_acquire_calls(caller(), rate("12/m"), five)
+                .await,
             Ok(())
         );
         assert_eq!(
-            limiter.take_calls(caller(), rate("12/m"), five).await,
+            limiter
+                .try_acquire_calls(caller(), rate("12/m"), five)
+                .await,
             Ok(())
         );
         let wait = Err(Duration::from_secs(15));
-        assert_eq!(limiter.take_calls(caller(), rate("12/m"), five).await, wait);
+        assert_eq!(
+            limiter
+                .try_acquire_calls(caller(), rate("12/m"), five)
+                .await,
+            wait
+        );
         tokio::time::advance(Duration::from_secs(15)).await;
         assert_eq!(
-            limiter.take_calls(caller(), rate("12/m"), five).await,
+            limiter
+                .try_acquire_calls(caller(), rate("12/m"), five)
+                .await,
             Ok(())
         );
     }
@@ -220,7 +231,9 @@ async fn a_store_that_hangs_delays_one_call_and_no_further_one_for_a_second() {
     let began = Instant::now();
     for _ in 0..100 {
         assert_eq!(
-            limiter.take_calls(caller(), rate("1000/s"), ONE).await,
+            limiter
+                .try_acquire_calls(caller(), rate("1000/s"), ONE)
+                .await,
             Ok(())
         );
     }

@@ -57,7 +57,7 @@ impl Pushback {
 }
 
 /// Returns the outcome for an error of the transport.
-pub(super) fn error_outcome(error: &tonic::transport::Error) -> AttemptOutcome {
+pub(super) fn classify_error(error: &tonic::transport::Error) -> AttemptOutcome {
     let mut source = error.source();
     while let Some(cause) = source {
         let unsent = cause.is::<ConnectError>()
@@ -77,7 +77,7 @@ fn not_taken(error: &h2::Error) -> bool {
 }
 
 /// Returns the outcome according to the headers of a response.
-pub(super) fn response_outcome(response: Response<Body>) -> AttemptOutcome {
+pub(super) fn classify_response(response: Response<Body>) -> AttemptOutcome {
     if is_unavailable(response.headers()) {
         AttemptOutcome::Unavailable(response)
     } else {
@@ -87,7 +87,7 @@ pub(super) fn response_outcome(response: Response<Body>) -> AttemptOutcome {
 
 /// Reads a single-message response to its end, so that a connection that breaks in between is detected before the caller
 /// gets a part of the response.
-pub(super) async fn buffered_outcome(response: Response<Body>) -> AttemptOutcome {
+pub(super) async fn buffer_response(response: Response<Body>) -> AttemptOutcome {
     let (head, mut body) = response.into_parts();
     let mut frames: Vec<Result<Frame<Bytes>, Status>> = Vec::with_capacity(2);
     let mut held = 0;
@@ -143,11 +143,11 @@ mod tests {
     async fn an_answer_that_breaks_off_was_lost_and_a_whole_one_stays_as_it_is() {
         let broken = response(vec![data(10)], Some(Status::unknown("reset")));
         assert!(matches!(
-            buffered_outcome(broken).await,
+            buffer_response(broken).await,
             AttemptOutcome::Lost
         ));
         let complete = response(vec![data(10), trailers("0")], None);
-        let AttemptOutcome::Answered(answered) = buffered_outcome(complete).await else {
+        let AttemptOutcome::Answered(answered) = buffer_response(complete).await else {
             panic!("it was whole");
         };
         let body = answered.into_body().collect().await.unwrap();
@@ -158,7 +158,7 @@ mod tests {
     #[tokio::test]
     async fn more_than_is_held_is_passed_on_as_it_comes() {
         let frames = vec![data(HELD), data(1), data(HELD), trailers("0")];
-        let AttemptOutcome::Answered(answered) = buffered_outcome(response(frames, None)).await
+        let AttemptOutcome::Answered(answered) = buffer_response(response(frames, None)).await
         else {
             panic!("it was whole");
         };
@@ -168,9 +168,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_server_may_say_at_the_end_that_it_cannot() {
-        let late = buffered_outcome(response(vec![trailers("14")], None)).await;
+        let late = buffer_response(response(vec![trailers("14")], None)).await;
         assert!(matches!(late, AttemptOutcome::Unavailable(_)));
-        let refused = buffered_outcome(response(vec![trailers("7")], None)).await;
+        let refused = buffer_response(response(vec![trailers("7")], None)).await;
         assert!(matches!(refused, AttemptOutcome::Answered(_)));
     }
 

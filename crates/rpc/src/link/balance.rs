@@ -99,7 +99,7 @@ impl BalancedTransport {
 
     /// Sends a call whose request is a stream. It is not retried, because its messages cannot be sent again.
     async fn send_stream(self, request: Request<Body>) -> Response<Body> {
-        let Some(taken) = self.pool.take_replica(None, None).await else {
+        let Some(taken) = self.pool.begin_call(None, None).await else {
             return self.unavailable();
         };
         let channel = taken.channel.clone();
@@ -108,7 +108,7 @@ impl BalancedTransport {
             has_ended: false,
         };
         let sent = channel.oneshot(request).await;
-        let Ok(AttemptOutcome::Answered(response)) = sent.map(answer::response_outcome) else {
+        let Ok(AttemptOutcome::Answered(response)) = sent.map(answer::classify_response) else {
             call.record_failure();
             return self.unavailable();
         };
@@ -124,7 +124,7 @@ impl BalancedTransport {
         let (mut tried, mut sent) = (0, 0);
         let mut avoid = None;
         loop {
-            let Some(taken) = self.pool.take_replica(avoid, call.deadline).await else {
+            let Some(taken) = self.pool.begin_call(avoid, call.deadline).await else {
                 return self.unavailable();
             };
             avoid = Some(taken.address());
@@ -187,9 +187,9 @@ impl BalancedTransport {
         let channel = taken.channel.clone();
         let answering = async {
             match channel.oneshot(call.request()).await {
-                Err(error) => answer::error_outcome(&error),
-                Ok(response) if call.is_whole() => answer::buffered_outcome(response).await,
-                Ok(response) => answer::response_outcome(response),
+                Err(error) => answer::classify_error(&error),
+                Ok(response) if call.is_whole() => answer::buffer_response(response).await,
+                Ok(response) => answer::classify_response(response),
             }
         };
         let mut answering = pin!(answering);

@@ -82,7 +82,7 @@ impl Pool {
 
     /// Returns the replica for one call, not the one at `avoid` if there is another. Waits for a while if there is none,
     /// and then returns `None`.
-    pub(super) async fn take_replica(
+    pub(super) async fn begin_call(
         &self,
         avoid: Option<SocketAddr>,
         deadline: Option<Instant>,

@@ -134,7 +134,7 @@ impl CallFormat {
                 reading.call(&name, &arguments, certainty(None))
             }
             CallBody::Named(NamedArguments::Json { between }) => {
-                name_and_rest(cursor, |cursor, name| {
+                parse_name_then(cursor, |cursor, name| {
                     between.matches(cursor, slots(name))?;
                     cursor.blanks();
                     let value = json::value(cursor)?;
@@ -143,7 +143,7 @@ impl CallFormat {
                 })
             }
             CallBody::Named(NamedArguments::Listed(listed)) => {
-                name_and_rest(cursor, |cursor, name| {
+                parse_name_then(cursor, |cursor, name| {
                     let certainty = certainty(Some(&listed.first));
                     let tool = reading.resolve(name, certainty)?;
                     let members = read_listed(listed, cursor, reading, tool)?;
@@ -160,7 +160,7 @@ fn slots(name: &str) -> PatternSlots<'_> {
 
 /// Parses a name and what follows it. A name may contain characters that what follows begins with, so the longest matching name
 /// is used.
-fn name_and_rest<T>(
+fn parse_name_then<T>(
     cursor: &mut Cursor,
     rest: impl Fn(&mut Cursor, &str) -> ParseResult<T>,
 ) -> ParseResult<T> {

@@ -96,7 +96,11 @@ async fn a_tool_that_is_off_is_answered_like_one_that_does_not_exist() {
         let refused = call(&mut harness, caller("d1")).await.unwrap_err();
         let unknown = harness.request("no_such_tool", b"{}", None);
         let unknown = harness.send(unknown).await.unwrap_err();
-        assert_eq!(reason_of(&refused), ErrorReason::UnknownTool, "{kind:?}");
+        assert_eq!(
+            reason_of(&refused),
+            ErrorReason::UnknownTool,
+            "{kind:?} {name}"
+        );
         assert_eq!(refused.message(), unknown.message());
         assert_eq!(refused.code(), unknown.code());
         set(

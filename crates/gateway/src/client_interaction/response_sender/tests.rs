@@ -11,7 +11,7 @@ fn start_stream() -> (ResponseSender<McpResponse>, Body) {
     let mut body = None;
     out.start_stream(|stream| {
         body = Some(stream);
-        McpResponse::without_body()
+        McpResponse::accepted_without_body()
     });
     answer.try_recv().unwrap();
     (out, body.unwrap())
