@@ -189,7 +189,7 @@ impl DescriptorTrimmer {
             .collect()
     }
 
-    /// Counts an element whose full name is `scope` and `name`.
+    /// Charges the budget for an element whose full name is `scope` and `name`.
     fn charge_element(&mut self, scope: NameScope, name: &str) -> Result<()> {
         if !name.is_empty() && !is_identifier(name) {
             return Err(BadDescriptors::Name(self.file.clone()));

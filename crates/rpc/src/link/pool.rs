@@ -80,7 +80,7 @@ impl Pool {
         self.neighbour
     }
 
-    /// Returns the replica for one call, not the one at `avoid` if there is another. Waits for a while if there is none,
+    /// Begins one call at a replica, not the one at `avoid` if there is another. Waits for a while if there is none,
     /// and then returns `None`.
     pub(super) async fn begin_call(
         &self,
