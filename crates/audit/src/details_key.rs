@@ -112,7 +112,7 @@ impl From<DetailsKey> for DetailsKeys {
 
 impl DetailsKeys {
     /// Creates the keys of a service. The store determines which of them is in force: a current key that is new to the store
-    /// encrypts nothing before [`rekey`](crate::rekey) has begun.
+    /// encrypts nothing before [`rekey`](fn@crate::rekey) has begun.
     pub fn new(current: DetailsKey, former: Vec<DetailsKey>) -> Self {
         Self { current, former }
     }
