@@ -40,7 +40,7 @@ pub struct PermitTerms {
     pub id: PermitId,
     /// The decision that the permit carries out.
     pub decision_id: DecisionId,
-    /// [`Caller::digest`] of the caller whom the decision was about.
+    /// [`Caller::digest`](crate::Caller::digest) of the caller whom the decision was about.
     pub caller_digest: Digest,
     /// The canonical name of the tool.
     pub tool: ToolName,

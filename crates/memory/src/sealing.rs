@@ -116,7 +116,7 @@ impl From<MasterKey> for MasterKeys {
 
 impl MasterKeys {
     /// Creates the keys of a service. The store says under which of them it is: a current key that is new to it is used
-    /// once [`rekey`](crate::rekey) has begun.
+    /// once [`rekey`](fn@crate::rekey) has begun.
     pub fn new(current: MasterKey, former: Vec<MasterKey>) -> Self {
         Self { current, former }
     }
