@@ -93,7 +93,7 @@ PARTS = [
 ]
 
 
-def read(path):
+def read_counts(path):
     """For each function: its own instructions, the inclusive instructions, and the number of calls (callgrind format of
     valgrind 3.19)."""
     names, own, whole, calls = {}, collections.Counter(), collections.Counter(), collections.Counter()
@@ -175,7 +175,7 @@ def main():
         good = bench(arguments.seconds)
         control_callgrind(gateway, "instrumentation", "off")
         control_callgrind(gateway, "dump")
-        own, whole, calls = read(data / f"callgrind.out.{number}")
+        own, whole, calls = read_counts(data / f"callgrind.out.{number}")
         show_parts(own, calls, good, arguments.functions)
         return stages(whole, good)
 

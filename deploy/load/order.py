@@ -58,33 +58,34 @@ def read_counts(arguments):
 
 def run_starts(arguments):
     """Starts the demo, and each service beside the others, until they are ready, and returns a file of executed code for each."""
-    out, files = arguments.out, []
-
-    def start_traced(name, start):
-        files.append(out / f"{name}.callgrind")
-        # Addresses instead of lines, because the separated parts of a function have the name of the function.
-        words = ["valgrind", "--tool=callgrind", "--dump-instr=yes", "--dump-line=no", "--compress-pos=no"]
-        return start([*words, f"--callgrind-out-file={files[-1]}"])
-
-    def stop_traced(process):
-        # Without the code of the shutdown.
-        control_callgrind(process, "dump")
-        process.kill()
-
+    out = arguments.out
     demo = [arguments.wardgate, "up", "--data-dir", out / "demo-data", "--listen", "127.0.0.1:0", "--demo", "hospital"]
-    stop_traced(start_traced("demo", lambda words: Process(out / "demo.log", [*words, *demo])))
+    files = [stop_traced(Process(out / "demo.log", [*trace(out / "demo"), *demo]), out / "demo")]
     server = Process(out / "server.log", [arguments.fixture, "--json"])
     system = ratio.create_separate(arguments, server.url)
-    for traced in SERVICES:
-        running = [system.start(name) for name in SERVICES if name != traced]
-        process = start_traced(traced, lambda words: system.start(traced, under=words))
+    for name in SERVICES:
+        others = [system.start(other) for other in SERVICES if other != name]
+        traced = system.start(name, under=trace(out / name))
         system.wait_until_ready()
-        stop_traced(process)
-        for other in running:
-            other.kill()
+        files.append(stop_traced(traced, out / name))
+        for process in others:
+            process.kill()
     server.stop()
-    # Dumps are numbered.
-    return [file.with_name(f"{file.name}.1") for file in files]
+    return files
+
+
+def trace(file):
+    """The program that executes another, and writes what was executed to a file."""
+    # Addresses instead of lines, because the separated parts of a function have the name of the function.
+    options = ["--dump-instr=yes", "--dump-line=no", "--compress-pos=no", f"--callgrind-out-file={file}"]
+    return ["valgrind", "--tool=callgrind", *options]
+
+
+def stop_traced(process, file):
+    """Ends a traced process without executing the code of its shutdown, and returns the file of its first and only dump."""
+    control_callgrind(process, "dump")
+    process.kill()
+    return file.with_name(f"{file.name}.1")
 
 
 def read_symbols(arguments):

@@ -26,22 +26,18 @@ pub(crate) struct LoadedFiles {
 pub(crate) fn watch(
     in_force: &Arc<ArcSwap<Assistants>>,
     path: PathBuf,
-    loaded: LoadedFiles,
+    mut loaded: LoadedFiles,
     parse: Arc<Parse>,
     interval: Duration,
 ) {
     let in_force = Arc::downgrade(in_force);
-    let LoadedFiles {
-        texts: mut loaded,
-        mut secret_files,
-        mut in_use,
-    } = loaded;
     tokio::spawn(async move {
         let mut ticker = tokio::time::interval(interval);
         ticker.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticker.tick().await;
             let path = path.clone();
+            let secret_files = loaded.secret_files;
             let read = tokio::task::spawn_blocking(move || {
                 let are_changed = secret_files.are_changed();
                 (texts(&path), secret_files, are_changed)
@@ -49,21 +45,21 @@ pub(crate) fn watch(
             let Ok((read, files, are_changed)) = read.await else {
                 return;
             };
-            secret_files = files;
+            loaded.secret_files = files;
             if in_force.strong_count() == 0 {
                 return;
             }
             // Files that are unreadable now may be in the middle of being replaced.
             if let Ok(now) = read
-                && (are_changed || now != loaded)
+                && (are_changed || now != loaded.texts)
             {
-                secret_files = SecretFiles::default();
-                if take_up(&in_force, &now, &*parse, &mut secret_files) {
-                    let paths = secret_files.paths();
+                loaded.secret_files = SecretFiles::default();
+                if take_up(&in_force, &now, &*parse, &mut loaded.secret_files) {
+                    let paths = loaded.secret_files.paths();
                     let used = SecretFilesInUse::record(SecretKind::Credential, paths);
-                    drop(std::mem::replace(&mut in_use, used));
+                    drop(std::mem::replace(&mut loaded.in_use, used));
                 }
-                loaded = now;
+                loaded.texts = now;
             }
         }
     });

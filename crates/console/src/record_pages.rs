@@ -74,15 +74,7 @@ pub(crate) async fn list(console: Arc<Console>, signed_in: SignedInRequest) -> P
         }
         Err(_) => return Err(Problem::NotForYou),
     };
-    let read = record
-        .read_records(
-            &signed_in.viewer.caller,
-            signed_in.token.peer(),
-            &question(&fields),
-            filter,
-            ON_PAGE,
-        )
-        .await?;
+    let read = read_records(record, &signed_in, &question(&fields), filter, ON_PAGE).await?;
     let filter: Vec<_> = FILTER
         .iter()
         .filter(|name| access == RecordAccess::All || !OF_EVERYBODY.contains(*name))
@@ -151,15 +143,7 @@ pub(crate) async fn entry(console: Arc<Console>, mut signed_in: SignedInRequest)
         ..AuditFilter::default()
     };
     let question = format!("sequence={sequence}");
-    let mut read = record(&console)?
-        .read_records(
-            &signed_in.viewer.caller,
-            signed_in.token.peer(),
-            &question,
-            filter,
-            ONE,
-        )
-        .await?;
+    let mut read = read_records(record(&console)?, &signed_in, &question, filter, ONE).await?;
     let Some(stored) = read.records.pop() else {
         if read.damaged.is_empty() {
             return Err(Problem::Unknown);
@@ -233,15 +217,8 @@ pub(crate) async fn download(console: Arc<Console>, signed_in: SignedInRequest) 
         let fault = faults.into_iter().next();
         Problem::Input(fault.map_or_else(String::new, |fault| fault.problem.to_owned()))
     })?;
-    let read = record(&console)?
-        .read_records(
-            &signed_in.viewer.caller,
-            signed_in.token.peer(),
-            &question(&fields),
-            filter,
-            IN_FILE,
-        )
-        .await?;
+    let record = record(&console)?;
+    let read = read_records(record, &signed_in, &question(&fields), filter, IN_FILE).await?;
     let mut lines = String::new();
     for damage in &read.damaged {
         let line = match damage.sequence {
@@ -279,6 +256,20 @@ pub(crate) async fn download(console: Arc<Console>, signed_in: SignedInRequest) 
 
 fn record(console: &Console) -> Result<&Record, Problem> {
     console.record.as_ref().ok_or(Problem::NoRecord)
+}
+
+/// Reads records for the person who is signed in.
+async fn read_records(
+    record: &Record,
+    signed_in: &SignedInRequest,
+    question: &str,
+    filter: AuditFilter,
+    most: ReadLimits,
+) -> Result<RecordRows, Problem> {
+    let (caller, peer) = (&signed_in.viewer.caller, signed_in.token.peer());
+    record
+        .read_records(caller, peer, question, filter, most)
+        .await
 }
 
 /// Returns the filter as a query string. The record of the access contains its digest.

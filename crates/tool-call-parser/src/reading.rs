@@ -22,7 +22,7 @@ pub(super) struct Form {
     /// The characters that the form can begin with. Empty means any character.
     pub(super) starts: &'static str,
     pub(super) place: StartPosition,
-    pub(super) read: fn(&mut Cursor, &FormReader) -> ParseResult<FoundCalls>,
+    pub(super) read_calls: fn(&mut Cursor, &FormReader) -> ParseResult<FoundCalls>,
 }
 
 /// A position where a form may begin.
@@ -74,7 +74,7 @@ impl FormReader<'_> {
         admitted: impl Fn(&Form) -> bool,
     ) -> ParseResult<FoundCalls> {
         let forms = self.forms.iter().filter(|form| admitted(form));
-        first_of(cursor, forms.map(|form| form.read), self)
+        first_of(cursor, forms.map(|form| form.read_calls), self)
     }
 
     /// Returns a call with this name and these arguments if both are acceptable.

@@ -12,7 +12,7 @@ use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, StartPo
 pub(in super::super) static FORM: Form = Form {
     starts: "{[",
     place: StartPosition::Word,
-    read: read_calls,
+    read_calls,
 };
 
 fn read_calls(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {

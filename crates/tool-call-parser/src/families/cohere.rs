@@ -13,7 +13,7 @@ use super::super::reading::{
 pub(in super::super) static FORM: Form = Form {
     starts: "<",
     place: StartPosition::Anywhere,
-    read: |cursor, reading| {
+    read_calls: |cursor, reading| {
         cursor.literal("<|START_ACTION|>")?;
         reading.json(cursor)
     },
@@ -22,7 +22,7 @@ pub(in super::super) static FORM: Form = Form {
 pub(in super::super) static ACTION: Form = Form {
     starts: "A",
     place: StartPosition::Word,
-    read: read_calls,
+    read_calls,
 };
 
 fn read_calls(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {

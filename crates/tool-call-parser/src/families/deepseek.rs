@@ -19,13 +19,13 @@ use super::invoke::{self, Tags};
 pub(in super::super) static FORM: Form = Form {
     starts: "<",
     place: StartPosition::Anywhere,
-    read: read_calls,
+    read_calls,
 };
 
 pub(in super::super) static DSML: Form = Form {
     starts: "<",
     place: StartPosition::Anywhere,
-    read: read_dsml,
+    read_calls: read_dsml,
 };
 
 fn read_calls(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {

@@ -8,7 +8,7 @@ use super::super::reading::{Form, FormReader, FoundCalls, StartPosition, fence};
 pub(in super::super) static FORM: Form = Form {
     starts: "`",
     place: StartPosition::Line,
-    read: read_calls,
+    read_calls,
 };
 
 fn read_calls(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {

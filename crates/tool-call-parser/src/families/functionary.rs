@@ -10,7 +10,7 @@ use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, StartPo
 pub(in super::super) static FORM: Form = Form {
     starts: ">",
     place: StartPosition::Anywhere,
-    read: |cursor, reading| {
+    read_calls: |cursor, reading| {
         cursor.literal(">>>")?;
         read_lines(cursor, reading)
     },
@@ -19,13 +19,13 @@ pub(in super::super) static FORM: Form = Form {
 pub(in super::super) static NAME_LINE: Form = Form {
     starts: "",
     place: StartPosition::Line,
-    read: read_lines,
+    read_calls: read_lines,
 };
 
 pub(in super::super) static V2: Form = Form {
     starts: "<",
     place: StartPosition::Anywhere,
-    read: read_v2,
+    read_calls: read_v2,
 };
 
 fn read_lines(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {

@@ -13,13 +13,13 @@ use super::pythonic;
 pub(in super::super) static TOOL_CODE: Form = Form {
     starts: "`",
     place: StartPosition::Line,
-    read: read_tool_code,
+    read_calls: read_tool_code,
 };
 
 pub(in super::super) static FORM: Form = Form {
     starts: "<",
     place: StartPosition::Anywhere,
-    read: read_calls,
+    read_calls,
 };
 
 const QUOTES: [(&str, &str); 2] = [("<escape>", "<escape>"), ("<|\"|>", "<|\"|>")];
@@ -31,7 +31,7 @@ fn read_tool_code(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<Foun
     cursor.any_of(&["```tool_code", "```tool_call"])?;
     cursor.line_end()?;
     if cursor.peek()? == '[' {
-        let found = (pythonic::LIST.read)(cursor, reading)?;
+        let found = (pythonic::LIST.read_calls)(cursor, reading)?;
         return Ok(FoundCalls {
             fenced: true,
             ..found

@@ -9,7 +9,7 @@ use super::super::reading::{Form, StartPosition};
 pub(in super::super) static FORM: Form = Form {
     starts: "<",
     place: StartPosition::Anywhere,
-    read: |cursor, reading| {
+    read_calls: |cursor, reading| {
         cursor.literal("<|tool_call|>")?;
         reading.json(cursor)
     },
@@ -18,7 +18,7 @@ pub(in super::super) static FORM: Form = Form {
 pub(in super::super) static FUNCTOOLS: Form = Form {
     starts: "f",
     place: StartPosition::Word,
-    read: |cursor, reading| {
+    read_calls: |cursor, reading| {
         cursor.literal("functools[")?;
         cursor.back("[");
         reading.json(cursor)

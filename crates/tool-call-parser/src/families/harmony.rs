@@ -9,13 +9,13 @@ use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, StartPo
 pub(in super::super) static FORM: Form = Form {
     starts: "<",
     place: StartPosition::Anywhere,
-    read: read_calls,
+    read_calls,
 };
 
 pub(in super::super) static BARE: Form = Form {
     starts: "c",
     place: StartPosition::Anywhere,
-    read: read_bare,
+    read_calls: read_bare,
 };
 
 fn read_calls(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {

@@ -11,14 +11,14 @@ use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, StartPo
 pub(in super::super) static FORM: Form = Form {
     starts: "<",
     place: StartPosition::Anywhere,
-    read: read_calls,
+    read_calls,
 };
 
 /// Tags that can also enclose other content.
 pub(in super::super) static COMMON_TAGS: Form = Form {
     starts: "<",
     place: StartPosition::Anywhere,
-    read: read_common,
+    read_calls: read_common,
 };
 
 fn read_calls(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {

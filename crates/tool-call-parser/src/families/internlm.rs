@@ -8,7 +8,7 @@ use super::super::reading::{Form, StartPosition};
 pub(in super::super) static FORM: Form = Form {
     starts: "<",
     place: StartPosition::Anywhere,
-    read: |cursor, reading| {
+    read_calls: |cursor, reading| {
         cursor.literal("<|action_start|>")?;
         cursor.blanks();
         cursor.literal("<|plugin|>")?;

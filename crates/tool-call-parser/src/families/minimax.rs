@@ -11,13 +11,13 @@ use super::invoke::{self, Tags};
 pub(in super::super) static M2: Form = Form {
     starts: "<",
     place: StartPosition::Anywhere,
-    read: read_m2,
+    read_calls: read_m2,
 };
 
 pub(in super::super) static M1: Form = Form {
     starts: "<",
     place: StartPosition::Anywhere,
-    read: read_m1,
+    read_calls: read_m1,
 };
 
 fn read_m2(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {

@@ -13,7 +13,7 @@ use super::super::reading::{
 pub(in super::super) static LIST: Form = Form {
     starts: "[",
     place: StartPosition::Word,
-    read: |cursor, reading| {
+    read_calls: |cursor, reading| {
         if !reading.announced {
             return Err(ParseStop::No);
         }
@@ -24,7 +24,7 @@ pub(in super::super) static LIST: Form = Form {
 pub(in super::super) static TAGGED: Form = Form {
     starts: "<",
     place: StartPosition::Anywhere,
-    read: read_tagged,
+    read_calls: read_tagged,
 };
 
 fn read_tagged(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {

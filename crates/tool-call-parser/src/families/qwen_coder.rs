@@ -13,7 +13,7 @@ use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, StartPo
 pub(in super::super) static FORM: Form = Form {
     starts: "<",
     place: StartPosition::Anywhere,
-    read: read_calls,
+    read_calls,
 };
 
 fn read_calls(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {

@@ -9,7 +9,7 @@ use super::super::reading::{Form, StartPosition};
 pub(in super::super) static FORM: Form = Form {
     starts: "<",
     place: StartPosition::Anywhere,
-    read: |cursor, reading| {
+    read_calls: |cursor, reading| {
         cursor.any_of(&["<TOOLCALL>", "<longcat_tool_call>", "<|tool_call_start|>"])?;
         reading.json(cursor)
     },

@@ -11,7 +11,7 @@ use super::super::reading::{
 pub(in super::super) static FORM: Form = Form {
     starts: "Tt*",
     place: StartPosition::Word,
-    read: read_calls,
+    read_calls,
 };
 
 fn read_calls(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
