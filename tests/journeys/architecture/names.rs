@@ -74,12 +74,8 @@ fn a_function_is_found_with_its_qualifiers() {
 
 /// Returns whether a function called `name` has no object. Words that end in `ing` are too often nouns to be found out.
 fn is_vague(name: &str) -> bool {
-    let has_stem = |it: &str| it.strip_suffix("ed").is_some_and(|stem| stem.len() >= 3);
-    let is_irregular = |it: &str| IRREGULAR.iter().any(|one| one.eq_ignore_ascii_case(it));
     VAGUE_FUNCTIONS.contains(&name)
-        || !name.contains('_')
-            && (has_stem(name) || is_irregular(name))
-            && !OTHER_FUNCTIONS.contains(&name)
+        || !name.contains('_') && is_participle(name, &["ed"]) && !OTHER_FUNCTIONS.contains(&name)
 }
 
 /// Returns the name of the function whose declaration begins in `line`.
@@ -136,12 +132,15 @@ fn source_directories() -> Vec<PathBuf> {
 /// Returns whether `name` is a single word that is a participle.
 fn is_bare_participle(name: &str) -> bool {
     let is_one_word = !name[1..].contains(|c: char| c.is_ascii_uppercase());
-    let has_stem = |ending: &str| {
-        name.strip_suffix(ending)
-            .is_some_and(|stem| stem.len() >= 3)
-    };
-    let is_participle = has_stem("ed") || has_stem("ing") || IRREGULAR.contains(&name);
-    is_one_word && is_participle && !NOUNS.contains(&name)
+    is_one_word && is_participle(name, &["ed", "ing"]) && !NOUNS.contains(&name)
+}
+
+/// Returns whether `word` is an irregular participle, or a stem with one of the endings.
+fn is_participle(word: &str, endings: &[&str]) -> bool {
+    let mut stems = endings
+        .iter()
+        .filter_map(|ending| word.strip_suffix(ending));
+    stems.any(|stem| stem.len() >= 3) || IRREGULAR.iter().any(|one| one.eq_ignore_ascii_case(word))
 }
 
 /// Names that a type of any crate may have.
