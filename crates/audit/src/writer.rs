@@ -320,6 +320,11 @@ impl WriterTask {
                         wait_end = tokio::time::Instant::now() + GROWTH_WAIT;
                         continue;
                     }
+                    // Callers that are ready to run may append too, so they run first, and one flush covers all of it.
+                    tokio::task::yield_now().await;
+                    while batch.len() < MAX_BATCH && let Ok(job) = jobs.try_recv() {
+                        batch.push(job);
+                    }
                 }
                 () = sleep_until(wait_end), if !batch.is_empty() => {}
                 _ = probe.tick() => {
@@ -333,8 +338,6 @@ impl WriterTask {
             last_use = Instant::now();
             let was_ready = self.is_ready();
             self.handle(batch.drain(..)).await;
-            // The callers that were just answered may append more, so they run first, and one flush covers all of it.
-            tokio::task::yield_now().await;
             if was_ready && !self.is_ready() {
                 // A server that was restarted usually accepts the first attempt.
                 probe.reset_immediately();
