@@ -6,7 +6,7 @@
     wardgate bench ─▶ wardgate up ─▶ SQLite: 10 rows; 256 KiB of rows in clear, and masked
 
 Each round measures all of them, in alternating order. The tables show medians. Rates depend on the machine as much as on
-Wardgate: compare the ratios.
+Wardgate: compare the ratios. It is an error if the number of records differs from the number of governed calls.
 """
 
 import argparse
@@ -16,12 +16,17 @@ import shutil
 import sqlite3
 import statistics
 import subprocess
+import threading
+import time
 
 from load import SERVICES, Process, System, make_token
 
 TOOL, ARGUMENTS = "greet", '{"name":"Ada"}'
 # The number of connections with which separate services and a result of ten rows are measured, and that of results of 256 KiB.
 CONNECTIONS, LARGE_CONNECTIONS = 16, 4
+# The number of connections with which the memory is measured.
+MANY_CONNECTIONS = 512
+STARTS = 5
 # As many rows as a result can have, together 256 KiB of JSON.
 ROWS, RESULT_BYTES = 1_000, 256 * 1024
 
@@ -32,23 +37,30 @@ class Target:
     def __init__(self, wardgate, name, url, tool, options, processes, tool_arguments=ARGUMENTS):
         self.wardgate, self.name, self.url, self.tool = wardgate, name, url, tool
         self.options, self.processes, self.tool_arguments = options, processes, tool_arguments
+        # The number of calls that were answered.
+        self.good = 0
 
     def cpu_seconds(self):
         return sum(process.cpu_seconds() for process in self.processes)
 
     def run(self, connections, seconds):
-        words = [self.wardgate, "bench", "--url", self.url, "--tool", self.tool, "--args", self.tool_arguments, "--output", "json"]
-        words += ["--connections", str(connections), *self.options]
-        subprocess.run([*words, "--warm-up", "0", "--seconds", "1"], stdout=subprocess.DEVNULL, check=True)
+        self.load(connections, 1)
         before = self.cpu_seconds()
-        done = subprocess.run([*words, "--warm-up", "0", "--seconds", str(seconds)], stdout=subprocess.PIPE, text=True, check=True)
-        report = json.loads(done.stdout)
+        report = self.load(connections, seconds)
         return {
             "per_second": report["per_second"],
             "cpu_micros": 1e6 * (self.cpu_seconds() - before) / report["good"],
             "p50_micros": 1e3 * report["latency_ms"]["p50"],
             "p99_micros": 1e3 * report["latency_ms"]["p99"],
         }
+
+    def load(self, connections, seconds):
+        """Calls the tool over so many connections, and returns the report."""
+        words = [self.wardgate, "bench", "--url", self.url, "--tool", self.tool, "--args", self.tool_arguments, "--output", "json"]
+        words += ["--connections", str(connections), "--warm-up", "0", "--seconds", str(seconds), *self.options]
+        report = json.loads(subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True).stdout)
+        self.good += report["good"]
+        return report
 
 
 def median(rounds):
@@ -58,6 +70,47 @@ def median(rounds):
 def resident_mib(process):
     lines = pathlib.Path(f"/proc/{process.child.pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
+
+
+def measure_memory(target, process, connections, seconds):
+    """Calls the tool for so long, and returns the largest memory in MiB, and its growth in MiB per minute without the first fifth."""
+    samples, is_loaded = [], threading.Event()
+
+    def sample():
+        while not is_loaded.wait(0.1):
+            samples.append((time.monotonic() / 60, resident_mib(process)))
+
+    sampler = threading.Thread(target=sample)
+    sampler.start()
+    try:
+        target.load(connections, seconds)
+    finally:
+        is_loaded.set()
+        sampler.join()
+    later = samples[len(samples) // 5 :]
+    return max(memory for _, memory in samples), statistics.linear_regression(*zip(*later)).slope
+
+
+def measure_start(arguments):
+    """The seconds until a process with the demo is ready, median of several starts after the first, which creates its data."""
+    data, times = arguments.out / "start-data", []
+    shutil.rmtree(data, ignore_errors=True)
+    words = [arguments.wardgate, "up", "--data-dir", data, "--listen", "127.0.0.1:0", "--demo", "hospital"]
+    for _ in range(1 + STARTS):
+        begin = time.monotonic()
+        process = Process(arguments.out / "start.log", words)
+        times.append(time.monotonic() - begin)
+        process.stop()
+    return statistics.median(times[1:])
+
+
+def check_records(data, calls):
+    """Fails unless there are as many records of calls of the tool as there were calls."""
+    with sqlite3.connect(f"file:{data}/audit.sqlite?mode=ro", uri=True) as database:
+        [(records,)] = database.execute("SELECT count(*) FROM record WHERE event = 'outcome' AND tool = ?", (f"echo__{TOOL}",))
+    database.close()
+    if records != calls:
+        raise SystemExit(f"{calls} calls were answered, but there are {records} records")
 
 
 def write_token(wardgate, data, role):
@@ -124,6 +177,7 @@ def main():
     parser.add_argument("--database", help="URL of a PostgreSQL for the separate services; without it, they are left out")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=5, help="seconds of each measurement")
+    parser.add_argument("--soak", type=int, default=60, help="seconds of load during which the growth of the memory is measured")
     parser.add_argument("--connections", default="1,16,64", help="numbers of connections, with commas")
     parser.add_argument("--era", choices=["modern", "legacy"], default="modern", help="version of the protocol of governed calls, as of `wardgate bench`")
     arguments = parser.parse_args()
@@ -138,8 +192,14 @@ def main():
     figures = {}
     for connections in map(int, arguments.connections.split(",")):
         figures[connections] = measure(arguments, [direct, governed], connections)
-    show(figures, idle, resident_mib(gateway))
+    show(figures)
+    loaded, growth = measure_memory(governed, gateway, CONNECTIONS, arguments.soak)
+    many, _ = measure_memory(governed, gateway, MANY_CONNECTIONS, arguments.seconds)
+    check_records(data, governed.good)
     gateway.stop()
+    print(f"memory: {idle:.0f} MiB idle; {loaded:.0f} with {CONNECTIONS} connections, growing by {growth:.2f} per minute in {arguments.soak} s; {many:.0f} with {MANY_CONNECTIONS} connections")
+    print(f"records: {governed.good}, as many as calls")
+    print(f"ready after {measure_start(arguments):.2f} s with the demo")
 
     rows, data = start_project(arguments, "rows")
 
@@ -168,7 +228,7 @@ def show_others(figures):
     print(f"throughput of masked ÷ unmasked 256 KiB: {masked['per_second'] / clear['per_second']:.2f}")
 
 
-def show(figures, idle, loaded):
+def show(figures):
     print("\nconnections   calls/s direct · governed   ratio   CPU µs direct · governed   ratio   p50 ratio   governed p99 ÷ p50")
     for connections, figure in figures.items():
         direct, governed = figure["direct"], figure["governed"]
@@ -178,7 +238,6 @@ def show(figures, idle, loaded):
             f"   {direct['cpu_micros']:>13.0f} · {governed['cpu_micros']:<8.0f}   {ratio('cpu_micros'):>5.1f}"
             f"   {ratio('p50_micros'):>9.1f}   {governed['p99_micros'] / governed['p50_micros']:>18.1f}"
         )
-    print(f"memory of Wardgate: {idle:.0f} MiB idle, {loaded:.0f} MiB after the load")
 
 
 if __name__ == "__main__":

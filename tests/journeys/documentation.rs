@@ -1,7 +1,7 @@
 //! Tests that the documentation is correct: its commands run, its samples are valid, its links have targets, and the
 //! functions that it names are in the files that it names.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -329,6 +329,17 @@ fn every_function_that_a_walk_names_is_in_the_file_that_it_names() {
     }
     assert!(missing.is_empty(), "{missing:#?}");
     assert!(count >= 30, "functions are named: {count}");
+}
+
+#[test]
+fn the_page_of_a_tool_call_contains_the_instruction_budget() {
+    let page = read_text(&Path::new(REPOSITORY).join("docs/src/architecture/tool-call.md"));
+    let budget = read_text(&Path::new(REPOSITORY).join("deploy/load/budget.json"));
+    let budget: BTreeMap<String, f64> = serde_json::from_str(&budget).unwrap();
+    for (stage, instructions) in budget {
+        let row = format!("| {stage} | {:.0} |", instructions / 1_000.0);
+        assert!(page.contains(&row), "{row} is missing");
+    }
 }
 
 /// The pages that follow one `tools/call`. The other walks do not follow a single chain of calls.

@@ -145,7 +145,7 @@ pub(crate) async fn decide(connect_pages: Arc<ConnectPages>, request: Request) -
         {
             return Err(ConnectProblem::Foreign);
         }
-        once(&connect_pages, ticket.id, Purpose::ConnectLink).await?;
+        use_id_once(&connect_pages, ticket.id, Purpose::ConnectLink).await?;
         if form.get("decision").map(String::as_str) != Some("allow") {
             return Ok(without_cookie(pages::denied_page()));
         }
@@ -290,10 +290,11 @@ async fn came_back(
     let digest = Digest::compute(state.as_bytes());
     let (id, _) = digest.as_bytes().split_at(16);
     let id = id.try_into().map_err(|_| ConnectProblem::Lapsed)?;
-    once(connect_pages, id, Purpose::ConnectVisit).await
+    use_id_once(connect_pages, id, Purpose::ConnectVisit).await
 }
 
-async fn once(
+/// Fails if the id was used before.
+async fn use_id_once(
     connect_pages: &ConnectPages,
     id: [u8; 16],
     purpose: Purpose,

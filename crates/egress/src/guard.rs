@@ -57,7 +57,7 @@ impl AllowedHost {
     }
 
     fn admits(&self, url: &Url) -> bool {
-        url.port() == self.port && url.host().is_some_and(|host| host.to_owned() == self.host)
+        url.port() == self.port && url.host().is_some_and(|host| host == self.host)
     }
 }
 
@@ -114,7 +114,7 @@ impl AddressGuard {
     pub fn check(&self, url: &Url) -> Result<(), EgressError> {
         let plain = url.username().is_empty() && url.password().is_none();
         let host = match url.host() {
-            Some(host) if plain && matches!(url.scheme(), "http" | "https") => host.to_owned(),
+            Some(host) if plain && matches!(url.scheme(), "http" | "https") => host,
             _ => return Err(EgressError::NotHttp),
         };
         if !self.hosts.iter().any(|allowed| allowed.admits(url)) {

@@ -202,7 +202,7 @@ impl Bridge {
             biased;
             () = cancelled.cancelled() => return,
             () = self.closing.cancelled() => Err(RequestFault::Closing),
-            outcome = self.carry(&mut exchange) => outcome,
+            outcome = self.forward_exchange(&mut exchange) => outcome,
         };
         if let Err(fault) = outcome {
             if let RequestMode::Legacy(session) = &exchange.mode {
@@ -214,7 +214,7 @@ impl Bridge {
         }
     }
 
-    async fn carry(&self, exchange: &mut Exchange) -> Result<(), RequestFault> {
+    async fn forward_exchange(&self, exchange: &mut Exchange) -> Result<(), RequestFault> {
         let headers = match &exchange.mode {
             RequestMode::Modern { headers, .. } => headers.clone(),
             RequestMode::Legacy(Some(session)) => session.headers(),

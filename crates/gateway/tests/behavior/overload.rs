@@ -7,7 +7,7 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 
 use crate::content;
-use crate::dialogue::final_result;
+use crate::stream_messages::final_result;
 use crate::listen;
 use crate::resumed::call;
 use crate::sessions::{begin_with, within};

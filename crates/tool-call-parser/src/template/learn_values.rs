@@ -30,7 +30,7 @@ pub(super) fn learn_listed_arguments(
     let numbers = around(prober, [one_number, other_number], NUMBERS);
     let quotes = numbers.as_ref().and_then(|numbers| quotes(&texts, numbers));
     let (plain, kind) = match (&quotes, &numbers) {
-        (Some(quotes), Some(numbers)) => (numbers, text_kind(prober, numbers, quotes)),
+        (Some(quotes), Some(numbers)) => (numbers, text_kind(prober, numbers, &quotes.0, &quotes.1)),
         (_, Some(numbers)) if numbers.before == texts.before => (&texts, ValueKind::Plain),
         (_, Some(_)) => (&texts, ValueKind::Text),
         (_, None) => (&texts, ValueKind::Plain),
@@ -114,7 +114,7 @@ fn quotes(texts: &ValueBounds, numbers: &ValueBounds) -> Option<(String, String)
 }
 
 /// Returns whether quoted strings are encoded or stand unchanged between the quotes.
-fn text_kind(prober: &Prober, numbers: &ValueBounds, quotes: &(String, String)) -> ValueKind {
+fn text_kind(prober: &Prober, numbers: &ValueBounds, open: &str, close: &str) -> ValueKind {
     let text = after_name(prober, &json!({ KEYS[0]: HARD_TEXT, KEYS[1]: TEXTS[1] }));
     let value = text.as_deref().and_then(|text| {
         let rest = text.split_once(KEYS[0])?.1.strip_prefix(&numbers.before)?;
@@ -125,8 +125,8 @@ fn text_kind(prober: &Prober, numbers: &ValueBounds, quotes: &(String, String)) 
         ValueKind::Encoded
     } else {
         ValueKind::Quoted {
-            open: quotes.0.clone(),
-            close: quotes.1.clone(),
+            open: open.to_owned(),
+            close: close.to_owned(),
         }
     }
 }

@@ -120,7 +120,7 @@ async fn examine_one(edge: &Edge) -> Vec<Finding> {
 }
 
 /// Sends a request without a token to `edge`, which must refuse and record it.
-pub(super) async fn knock(edge: &Edge) -> Result<(), String> {
+pub(super) async fn check_refusal(edge: &Edge) -> Result<(), String> {
     let url = Url::parse(&edge.url).map_err(|error| error.to_string())?;
     let url = url.join("/mcp").map_err(|error| error.to_string())?;
     let request = client(&url)?

@@ -56,7 +56,7 @@ pub(super) async fn examine(deployment: &Deployment) -> Vec<Finding> {
     }
     let gateway = deployment.edges.iter().find(|edge| edge.name == "gateway");
     if let Some(edge) = gateway
-        && edges::knock(edge).await.is_ok()
+        && edges::check_refusal(edge).await.is_ok()
     {
         findings.push(moves(&reader, newest).await);
     }
