@@ -2,7 +2,8 @@
 //! other clients are not affected.
 //!
 //! With `WARDGATE_FLOOD_SECONDS=60` each flood lasts this long, between two idle periods of half this time but at most
-//! 30 s each, and its results are printed. `WARDGATE_FLOOD_BINARY` names the gateway to measure:
+//! 30 s each, and its results are printed. The test fails if another client's p99 is twice as long as in idle periods, if
+//! the probes do not answer, or if the memory grows by 64 MiB. `WARDGATE_FLOOD_BINARY` names the gateway to measure:
 //!
 //! ```text
 //! make release && ulimit -n 20000
@@ -447,7 +448,7 @@ fn address(app: &TestApp) -> SocketAddr {
     base.trim_start_matches("http://").parse().unwrap()
 }
 
-/// Attacks for this time, and prints the effects on the victim and on the memory of the gateway.
+/// Attacks for this time, prints the effects on the victim and on the memory of the gateway, and checks them.
 fn measure(
     app: &TestApp,
     victim: &mut Victim,
@@ -462,6 +463,7 @@ fn measure(
     let flood = victim.calls_for(time);
     let growth = (rss(app) - memory) / 1024;
     let sockets = open_connections(app);
+    victim.probes_answer();
     let attack = attack.end();
     let calm = before.with(victim.calls_for(calm_time));
     let ratio = flood.percentile(99).as_secs_f64() / calm.percentile(99).as_secs_f64();
@@ -472,6 +474,7 @@ fn measure(
         Attack::count(&attack.ended)
     );
     assert!(growth < 64, "memory grew by {growth} MiB");
+    assert!(ratio < 2.0, "p99 is {ratio:.2} times as long as without the flood");
 }
 
 #[test]
