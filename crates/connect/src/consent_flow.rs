@@ -1,6 +1,8 @@
 //! The sealed state of a consent flow, in the link that starts it and in a cookie.
 
 use axum::http::{HeaderMap, HeaderValue};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use wardgate_domain::Ambient;
 use wardgate_edge::find_cookie;
@@ -22,6 +24,8 @@ pub(crate) struct ConnectTicket {
     subject: String,
     source: String,
     scope: Option<String>,
+    /// The proof of the person from the tool-runner, in Base64 like the pending state of [`ConsentFlow::AtSource`].
+    caller_proof: String,
 }
 
 /// The current step of a consent flow.
@@ -59,6 +63,7 @@ impl ConnectTicket {
             subject: person.subject.clone(),
             source: connect.source.clone(),
             scope: connect.scope.clone(),
+            caller_proof: URL_SAFE_NO_PAD.encode(&connect.caller_proof),
         }
     }
 
@@ -74,6 +79,11 @@ impl ConnectTicket {
         ConnectTarget {
             source: self.source.clone(),
             scope: self.scope.clone(),
+            // The ticket is sealed, so the text is always Base64.
+            caller_proof: URL_SAFE_NO_PAD
+                .decode(&self.caller_proof)
+                .unwrap_or_default()
+                .into(),
         }
     }
 

@@ -207,13 +207,14 @@ pub(crate) async fn callback(connect_pages: Arc<ConnectPages>, parts: Parts) -> 
         let code = query.get("code").ok_or(ConnectProblem::NotGranted)?;
         let pending = URL_SAFE_NO_PAD.decode(pending);
         let pending = pending.map_err(|_| ConnectProblem::Lapsed)?;
-        let (person, source) = (ticket.person(), ticket.connect().source);
+        let (person, connect) = (ticket.person(), ticket.connect());
+        let source = connect.source.as_str();
         let finish = connect_pages
             .parts
             .runner
             .finish_connection(FinishConnection {
                 person: &person,
-                source: &source,
+                connect: &connect,
                 pending: pending.into(),
                 code,
                 issuer: query.get("iss").map(String::as_str),
@@ -229,7 +230,7 @@ pub(crate) async fn callback(connect_pages: Arc<ConnectPages>, parts: Parts) -> 
             source,
             "a source was authorized to act in the name of a caller"
         );
-        Ok(without_cookie(pages::connected_page(&source)))
+        Ok(without_cookie(pages::connected_page(source)))
     };
     render_outcome(finished.await)
 }

@@ -1,7 +1,7 @@
 //! The browser pages on which a user permits a source to act in their name, beginning with the link that their client received.
 //!
 //! ```text
-//!   a call without a grant ─▶ link, sealed for this caller and source
+//!   a call without a grant ─▶ link, sealed for this caller and source, with the tool-runner's proof of the caller
 //!   GET  /connect/{link}    ─▶ the issuer signs the browser's user in (OpenID Connect, PKCE)
 //!   GET  /connect/signed-in ─▶ the same person as the caller? else 403
 //!   GET  /connect/consent   ─▶ page: the source and its scopes ─ POST ─▶ once ─▶ the authorization server of the source

@@ -408,7 +408,7 @@ impl AdmittedCall {
                 return self.protocol_error(error);
             }
             Err(GuardError::Failed(ExecutorError::NotConnected { scope })) => {
-                return self.connect(scope);
+                return self.connect(scope, shared);
             }
             Err(error) => {
                 if let GuardError::Failed(error) = &error {

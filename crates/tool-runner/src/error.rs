@@ -67,6 +67,11 @@ pub enum Error {
         /// The name of the target.
         name: String,
     },
+    /// A request about a connection does not prove who its person is.
+    #[error(
+        "no permitted call of this person required a connection to this source within the last hour; call the tool again"
+    )]
+    NoCallerProof,
     /// A person's grant could not be started or finished.
     #[error("{text}")]
     Connection {
@@ -112,7 +117,9 @@ impl ServiceError for Error {
             Self::SwitchesUnknown => ErrorReason::Unavailable,
             Self::NoSuchTarget { .. } | Self::Interaction(_) => ErrorReason::InvalidMessage,
             Self::NotRecorded(_) | Self::ExecutionNotRecorded(_) => ErrorReason::NotDurable,
-            Self::NoPermit | Self::Permit(_) | Self::RowRule(_) => ErrorReason::PermitRefused,
+            Self::NoPermit | Self::NoCallerProof | Self::Permit(_) | Self::RowRule(_) => {
+                ErrorReason::PermitRefused
+            }
         }
     }
 }

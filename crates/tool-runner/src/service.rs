@@ -53,6 +53,7 @@ use crate::watch_resources::{self, InForce, WatchRequest};
 use crate::{Config, Error};
 use wardgate_catalogue::Catalogue;
 use wardgate_catalogue::Files;
+use wardgate_egress::Person;
 use wardgate_mcp_client::Upstream;
 
 /// The services that the tool-runner calls.
@@ -364,7 +365,7 @@ impl ToolRunnerService for Runner {
     ) -> Result<Response<pb::DescribeConnectionResponse>, Status> {
         let request = request.into_inner();
         let connect = connections::connect(request.connect).map_err(invalid)?;
-        let person = connections::person(request.person).map_err(invalid)?;
+        let person = self.verify_person(request.person, &connect.source, &connect.caller_proof)?;
         let described = grants::describe(&self.loaded.load_full(), &person, &connect).await;
         let described = described.map_err(|error| wardgate_rpc::status(&error))?;
         Ok(Response::new(connections::description(described)))
@@ -376,7 +377,8 @@ impl ToolRunnerService for Runner {
     ) -> Result<Response<pb::StartConnectionResponse>, Status> {
         let mut request = request.into_inner();
         let connect = connections::connect(request.connect.take()).map_err(invalid)?;
-        let person = connections::person(request.person.take()).map_err(invalid)?;
+        let person = request.person.take();
+        let person = self.verify_person(person, &connect.source, &connect.caller_proof)?;
         let grant = connections::grant_request(&request, &person, &connect).map_err(invalid)?;
         let started = grants::start(&self.loaded.load_full(), &connect.source, grant).await;
         let started = started.map_err(|error| wardgate_rpc::status(&error))?;
@@ -388,7 +390,8 @@ impl ToolRunnerService for Runner {
         request: Request<pb::FinishConnectionRequest>,
     ) -> Result<Response<pb::FinishConnectionResponse>, Status> {
         let mut request = request.into_inner();
-        let person = connections::person(request.person.take()).map_err(invalid)?;
+        let person = request.person.take();
+        let person = self.verify_person(person, &request.source, &request.caller_proof)?;
         let (loaded, switchboard) = (self.loaded.load_full(), Arc::clone(&self.switchboard));
         // A separate task, because an authorization code can be used only once, even if the caller disconnects.
         let finishing = tokio::spawn(async move {
@@ -509,6 +512,22 @@ impl Runner {
         } else {
             Err(Error::UnknownTool)
         }
+    }
+
+    /// Returns the person of a request about a connection to `source`. The tool-runner created `proof` for the caller of a
+    /// permitted call, so that the gateway can connect no source for a person whom it invented.
+    fn verify_person(
+        &self,
+        person: Option<pb::Person>,
+        source: &str,
+        proof: &[u8],
+    ) -> Result<Person, Status> {
+        let person = connections::person(person).map_err(invalid)?;
+        let store = &self.shared.store;
+        if !store.accepts_caller_proof(person.digest(), source, proof) {
+            return Err(wardgate_rpc::status(&Error::NoCallerProof));
+        }
+        Ok(person)
     }
 
     /// Identifies the operator of `token` and checks whether the operator may manage tools.

@@ -18,8 +18,8 @@ use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::tool_runner_service_client::ToolRunnerServiceClient;
 use wardgate_rpc::client::{
-    CallError, CallEvent, CallTool, Interaction, MemoryClient, OnBehalfOf, PolicyClient,
-    ToolResult, ToolRunnerClient,
+    CallError, CallEvent, CallTool, ConnectTarget, FinishConnection, Interaction, MemoryClient,
+    OnBehalfOf, Person, PolicyClient, StartConnection, ToolResult, ToolRunnerClient,
 };
 use wardgate_rpc::link::{self, TlsFiles};
 use wardgate_rpc::{Link, Peer};
@@ -219,6 +219,7 @@ async fn the_gateways_key_alone_invents_no_caller_and_runs_nothing_off_the_recor
     let of_nurse = direct.permit(&nurse, records, NUGWI).await;
     let as_doctor = direct.run(&doctor, records, NUGWI, &of_nurse).await;
     assert_eq!(as_doctor.unwrap_err().reason(), ErrorReason::PermitRefused);
+    check_connections_are_refused(&direct.runner).await;
     assert_eq!(system.records(), Vec::<Value>::new(), "nothing ran so far");
 
     // With a token that it intercepted, the attacker can do what the caller may do. Every time this is on record,
@@ -237,6 +238,40 @@ async fn the_gateways_key_alone_invents_no_caller_and_runs_nothing_off_the_recor
             record["permit_id"],
             permit.unverified_terms().unwrap().id.to_string()
         );
+    }
+}
+
+/// Tries to connect a source for a person who made no call.
+async fn check_connections_are_refused(runner: &ToolRunnerClient) {
+    let person = Person {
+        tenant: String::new(),
+        issuer: "https://issuer.wardgate.internal".to_owned(),
+        subject: "dr.yenji".to_owned(),
+    };
+    let connect = ConnectTarget {
+        source: "hospital".to_owned(),
+        scope: None,
+        caller_proof: "invented".into(),
+    };
+    let described = runner.describe_connection(&person, &connect).await;
+    let start = StartConnection {
+        person: &person,
+        connect: &connect,
+        redirect_uri: "https://attacker.example/",
+        state: "state",
+        client_metadata_url: None,
+    };
+    let started = runner.start_connection(start).await;
+    let finish = FinishConnection {
+        person: &person,
+        connect: &connect,
+        pending: "invented".into(),
+        code: "code",
+        issuer: None,
+    };
+    let finished = runner.finish_connection(finish).await;
+    for refused in [described.map(drop), started.map(drop), finished] {
+        assert_eq!(refused.unwrap_err().reason(), ErrorReason::PermitRefused);
     }
 }
 

@@ -62,8 +62,8 @@ pub struct StartedConnection {
 pub struct FinishConnection<'a> {
     /// The user who grants the connection.
     pub person: &'a Person,
-    /// The name of the source.
-    pub source: &'a str,
+    /// The source to connect.
+    pub connect: &'a ConnectTarget,
     /// The state of the grant from [`StartedConnection`].
     pub pending: Bytes,
     /// The authorization code.
@@ -148,10 +148,11 @@ impl ToolRunnerClient {
     pub async fn finish_connection(&self, finish: FinishConnection<'_>) -> Result<(), CallError> {
         let message = pb::FinishConnectionRequest {
             person: Some(finish.person.into()),
-            source: finish.source.to_owned(),
+            source: finish.connect.source.clone(),
             pending: finish.pending,
             code: finish.code.to_owned(),
             issuer: finish.issuer.map(str::to_owned),
+            caller_proof: finish.connect.caller_proof.clone(),
         };
         let mut client = self.client.clone();
         within(LIMIT, async move {

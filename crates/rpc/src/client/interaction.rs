@@ -104,6 +104,8 @@ pub struct ConnectTarget {
     pub source: String,
     /// Scopes in addition to those that are always requested, separated by spaces.
     pub scope: Option<String>,
+    /// The tool-runner's proof that a permitted call of the user required the connection. It is opaque to everyone else.
+    pub caller_proof: Bytes,
 }
 
 /// A task of an MCP server that a call became, or that a request was about.
@@ -230,6 +232,7 @@ impl From<&ConnectTarget> for pb::Connect {
         Self {
             source: connect.source.clone(),
             scope: connect.scope.clone().unwrap_or_default(),
+            caller_proof: connect.caller_proof.clone(),
         }
     }
 }
@@ -239,6 +242,7 @@ impl From<pb::Connect> for ConnectTarget {
         Self {
             source: connect.source,
             scope: Some(connect.scope).filter(|scope| !scope.is_empty()),
+            caller_proof: connect.caller_proof,
         }
     }
 }

@@ -142,6 +142,7 @@ mod tests {
             Some(ConnectTarget {
                 source: "mail".to_owned(),
                 scope: None,
+                caller_proof: Bytes::new(),
             })
         };
         assert!(matches!(

@@ -36,10 +36,14 @@ impl AdmittedCall {
     }
 
     /// Ends a call that did not run because the caller has to let the source act in their name first.
-    pub(super) fn connect(self, scope: Option<String>) -> EndedRun {
+    pub(super) fn connect(self, scope: Option<String>, shared: &SharedState) -> EndedRun {
+        let source = self.tool.tool.source().unwrap_or_default();
+        let proof = shared.store.seal_caller_proof(self.caller.person(), source);
         let connect = ConnectTarget {
-            source: self.tool.tool.source().unwrap_or_default().to_owned(),
+            source: source.to_owned(),
             scope,
+            // Sealing does not fail in practice. An empty proof is refused like an invalid one.
+            caller_proof: proof.unwrap_or_default().into(),
         };
         let required = InputRequired {
             requests: String::new(),

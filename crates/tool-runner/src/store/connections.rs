@@ -6,7 +6,9 @@
 //!                 └──────────── the others wait ◀───────────────────┴─ disconnect: deleted
 //! ```
 
-use wardgate_domain::{About, Timestamp};
+use std::time::Duration;
+
+use wardgate_domain::{About, Digest, Timestamp};
 use wardgate_egress::{
     ConnectionKey, GrantStore, Person, StoreFuture, StoreUnavailable, StoredTokens,
 };
@@ -95,7 +97,40 @@ impl From<ConnectionRow> for StoredConnection {
 
 const TOKENS: &str = "connection tokens";
 
+/// Time for which the proof of a caller is valid. The link of the gateway, the sign-in and the consent take at most 15
+/// minutes each, and the authorization server of the source at most 10 minutes.
+const PROOF_VALIDITY: Duration = Duration::from_hours(1);
+
+/// Returns the context under which the proof of a caller is sealed.
+fn caller_proof(person: Digest, source: &str) -> About {
+    About::new("connection caller")
+        .and(person.as_bytes())
+        .and(source.as_bytes())
+}
+
 impl ToolRunnerStore {
+    /// Creates the proof that a permitted call of `person` required a connection to `source`.
+    pub(crate) fn seal_caller_proof(
+        &self,
+        person: Digest,
+        source: &str,
+    ) -> Result<Vec<u8>, StoreError> {
+        let until = self.ambient.now().plus(PROOF_VALIDITY).as_micros();
+        let about = caller_proof(person, source);
+        self.key.seal(&about, &until.to_be_bytes(), &self.ambient)
+    }
+
+    /// Returns whether `proof` was created by [`Self::seal_caller_proof`] for the same person and source, and has not
+    /// expired.
+    pub(crate) fn accepts_caller_proof(&self, person: Digest, source: &str, proof: &[u8]) -> bool {
+        let about = caller_proof(person, source);
+        let until = self.key.open(&about, proof.to_vec());
+        let until = until.ok().and_then(|until| <[u8; 8]>::try_from(until).ok());
+        until.is_some_and(|until| {
+            self.ambient.now() < Timestamp::from_micros(i64::from_be_bytes(until))
+        })
+    }
+
     /// Returns every connection, in a fixed order.
     pub(crate) async fn connections(&self) -> Result<Vec<StoredConnection>, StoreError> {
         let rows: Vec<ConnectionRow> =

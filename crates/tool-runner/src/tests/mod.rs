@@ -2,6 +2,7 @@
 
 mod arguments;
 mod commands;
+mod connections;
 mod content;
 pub(crate) mod database;
 mod derived;
