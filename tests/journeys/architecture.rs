@@ -19,7 +19,8 @@ const ARROWS: [(&str, &[&str]); 46] = [
     ("mcp", &["json"]),
     ("yaml", &["domain"]),
     ("proto", &[]),
-    ("telemetry", &[]),
+    // It marks the invisible characters of values in logs.
+    ("telemetry", &["domain"]),
     ("store", &["resilience", "telemetry"]),
     ("domain", &["json", "proto"]),
     ("arguments", &["json"]),

@@ -1,8 +1,8 @@
 //! Detection of characters that a reader does not see, or that change what a reader sees of the text around them.
 //!
 //! ```text
-//!  untrusted text ─▶ find_invisible ─┬─▶ mark_invisible          for pages and terminals: ‹U+202E›
-//!                                    ├─▶ escape_invisible_json   for JSON on a terminal: \u202e, the same value
+//!  untrusted text ─▶ find_invisible ─┬─▶ mark_invisible          for pages, terminals and logs: ‹U+202E›
+//!                                    ├─▶ escape_invisible_json   for JSON on terminals and in logs: \u202e, the same value
 //!                                    └─▶ the review of tool definitions
 //! ```
 //!
@@ -132,6 +132,9 @@ fn replace_invisible(
     text: &str,
     mut replace: impl FnMut(&mut String, InvisibleCharacter),
 ) -> Cow<'_, str> {
+    if is_visible_ascii(text) {
+        return Cow::Borrowed(text);
+    }
     let mut found = find_invisible(text).peekable();
     if found.peek().is_none() {
         return Cow::Borrowed(text);
@@ -145,6 +148,13 @@ fn replace_invisible(
     }
     replaced.push_str(&text[rest..]);
     Cow::Owned(replaced)
+}
+
+/// Returns whether `text` contains nothing but visible ASCII characters, line feeds and tabs. Most texts do, such as lines
+/// of logs, and bytes are compared faster than characters are classified.
+fn is_visible_ascii(text: &str) -> bool {
+    text.bytes()
+        .all(|byte| matches!(byte, b'\t' | b'\n' | b' '..=b'~'))
 }
 
 /// Returns whether `character` is part of ordinary text after the two characters before it and before the character
@@ -248,6 +258,10 @@ mod tests {
             (
                 "\u{1b}[2J\u{9b}2J\u{7f}\u{0}",
                 "‹U+001B›[2J‹U+009B›2J‹U+007F›‹U+0000›",
+            ),
+            (
+                "\ta\u{1b}[2J\u{7f}\u{0}\r\r\n",
+                "\ta‹U+001B›[2J‹U+007F›‹U+0000›‹U+000D›\r\n",
             ),
             ("a\u{2028}b\u{2029}c\rd", "a‹U+2028›b‹U+2029›c‹U+000D›d"),
             (

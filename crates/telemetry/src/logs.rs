@@ -1,4 +1,6 @@
-//! The log layer: filters events and adds trace ids.
+//! The log layer: filters events, adds trace ids, and makes invisible characters visible.
+
+mod marked_fields;
 
 use std::fmt;
 use std::io::IsTerminal;
@@ -6,11 +8,13 @@ use std::io::IsTerminal;
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::filter::{FilterExt, LevelFilter, ParseError, filter_fn};
 use tracing_subscriber::fmt::format::Writer;
-use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
 use tracing_subscriber::layer::Filter;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{EnvFilter, Layer};
+use wardgate_domain::escape_invisible_json;
 
+use self::marked_fields::MarkedFields;
 use crate::{Config, LogFormat, names, trace_context};
 
 /// Creates the layer that writes log lines to standard error.
@@ -18,14 +22,29 @@ pub(crate) fn layer<S>(config: &Config) -> Result<impl Layer<S> + use<S>, ParseE
 where
     S: Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
 {
-    let lines = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal() && !is_color_refused());
-    let lines = match config.log_format {
-        LogFormat::Text => lines.boxed(),
-        LogFormat::Json => lines.json().map_event_format(WithTrace).boxed(),
-    };
+    let is_colored = std::io::stderr().is_terminal() && !is_color_refused();
+    let lines = create_line_layer(config.log_format, std::io::stderr, is_colored);
     Ok(lines.with_filter(filter(&config.log)?))
+}
+
+/// Creates the layer that writes a line to `writer` for every event. In text, the invisible characters of values are
+/// marked; in JSON, they are escaped.
+fn create_line_layer<S, W>(
+    format: LogFormat,
+    writer: W,
+    is_colored: bool,
+) -> Box<dyn Layer<S> + Send + Sync>
+where
+    S: Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
+    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
+{
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(writer)
+        .with_ansi(is_colored);
+    match format {
+        LogFormat::Text => lines.fmt_fields(MarkedFields).boxed(),
+        LogFormat::Json => lines.json().map_event_format(WithTrace).boxed(),
+    }
 }
 
 /// Returns whether the user disabled colours (<https://no-color.org>).
@@ -71,7 +90,7 @@ fn is_ours(metadata: &Metadata<'_>) -> bool {
     metadata.target().starts_with("wardgate")
 }
 
-/// A JSON formatter that adds the ids of the current span.
+/// A JSON formatter that escapes invisible characters and adds the ids of the current span.
 struct WithTrace<F>(F);
 
 impl<S, N, F> FormatEvent<S, N> for WithTrace<F>
@@ -86,12 +105,13 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let Some(span) = trace_context::current() else {
-            return self.0.format_event(context, writer, event);
-        };
         let mut line = String::new();
         self.0
             .format_event(context, Writer::new(&mut line), event)?;
+        let line = escape_invisible_json(&line);
+        let Some(span) = trace_context::current() else {
+            return writer.write_str(&line);
+        };
         let open = line.trim_end().strip_suffix('}').ok_or(fmt::Error)?;
         writeln!(
             writer,

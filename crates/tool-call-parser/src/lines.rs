@@ -1,7 +1,7 @@
 //! A filter of JSON lines that extracts the calls from texts.
 
 use std::collections::HashMap;
-use std::io::{self, BufRead, Read, Write};
+use std::io::{self, BufRead, Read};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -71,12 +71,12 @@ struct RefusedLine<'a> {
 }
 
 /// Reads lines `{"id", "text", "tools", "family"?, "template"?}`, with tools in the format of the Chat Completions API. For each
-/// line, writes a line `{"id", "calls": [{"name", "arguments"}], "text"}`, or `{"id", "error"}` if the line is rejected. `syntax`
-/// applies to lines that contain neither a family nor a template.
+/// line, calls `write_line` with a line `{"id", "calls": [{"name", "arguments"}], "text"}`, or `{"id", "error"}` if the line is
+/// rejected, without a line feed at its end. `syntax` applies to lines that contain neither a family nor a template.
 pub fn extract_calls(
     input: &mut impl BufRead,
-    output: &mut impl Write,
     syntax: &CallSyntax,
+    mut write_line: impl FnMut(&str) -> io::Result<()>,
 ) -> io::Result<FailedLines> {
     let mut templates = LearnedTemplates::default();
     let mut failed = 0;
@@ -89,16 +89,15 @@ pub fn extract_calls(
             }
             Err(error) => Err(error.to_string()),
         };
-        match extracted {
-            Ok(extracted) => serde_json::to_writer(&mut *output, &extracted)?,
+        let answer = match extracted {
+            Ok(extracted) => serde_json::to_string(&extracted)?,
             Err(error) => {
                 failed += 1;
-                serde_json::to_writer(&mut *output, &RefusedLine { id, error })?;
+                serde_json::to_string(&RefusedLine { id, error })?
             }
-        }
-        output.write_all(b"\n")?;
+        };
+        write_line(&answer)?;
     }
-    output.flush()?;
     Ok(FailedLines(failed))
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, Write};
 
+use wardgate_domain::escape_invisible_json;
 use wardgate_tool_call_parser::{CallSyntax, FailedLines};
 
 use crate::Failure;
@@ -27,7 +28,11 @@ fn filter(
             learned.map_err(|error| fault(&error))?
         }
     };
-    match wardgate_tool_call_parser::extract_calls(&mut input, &mut output, &syntax)? {
+    let failed = wardgate_tool_call_parser::extract_calls(&mut input, &syntax, |line| {
+        writeln!(output, "{}", escape_invisible_json(line))
+    })?;
+    output.flush()?;
+    match failed {
         FailedLines(0) => Ok(()),
         FailedLines(lines) => Err(format!(
             "{lines} lines could not be processed; their answers contain the reason"
@@ -39,6 +44,8 @@ fn filter(
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use serde_json::{Value, json};
+    use wardgate_domain::find_invisible;
 
     use super::*;
     use crate::cli::{AgentCommand, Cli, Command};
@@ -85,6 +92,25 @@ mod tests {
         assert_eq!(
             done,
             Err("2 lines could not be processed; their answers contain the reason".to_owned())
+        );
+    }
+
+    #[test]
+    fn invisible_characters_of_an_answer_are_escaped_and_its_value_stays_the_same() {
+        let text = "\u{202e}txet\u{e0041}\u{9b}2J\u{7f}";
+        let arguments = json!({ "a": text });
+        let call = json!({ "name": "f", "arguments": arguments });
+        let line = json!({
+            "id": text,
+            "text": format!("{text}<tool_call>{call}</tool_call>"),
+            "family": "hermes",
+        });
+        let (output, done) = extract(&[], &line.to_string());
+        assert_eq!(done, Ok(()));
+        assert_eq!(find_invisible(&output).count(), 0, "{output:?}");
+        assert_eq!(
+            serde_json::from_str::<Value>(&output).unwrap(),
+            json!({ "id": text, "calls": [call], "text": text })
         );
     }
 

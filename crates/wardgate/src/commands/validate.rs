@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use wardgate_arguments::{ArgumentFault, Arguments, InputSchema, UnusableSchema};
+use wardgate_domain::escape_invisible_json;
 
 use crate::Failure;
 
@@ -47,7 +48,8 @@ pub(crate) fn run(mut input: impl BufRead, mut output: impl Write) -> Result<(),
     let mut line = Vec::new();
     while read_line(&mut input, &mut line)? {
         if !line.trim_ascii().is_empty() {
-            writeln!(output, "{}", answer(&line))?;
+            let answer = answer(&line).to_string();
+            writeln!(output, "{}", escape_invisible_json(&answer))?;
         }
     }
     Ok(output.flush()?)
@@ -137,6 +139,8 @@ fn check(question: &ValidationRequest<'_>) -> Result<Map<String, Value>, Validat
 
 #[cfg(test)]
 mod tests {
+    use wardgate_domain::find_invisible;
+
     use super::*;
 
     fn answers(input: &[u8]) -> Vec<Value> {
@@ -203,6 +207,21 @@ mod tests {
         }
         let not_unicode = [b"\xff\xfe\n", good.to_string().as_bytes()].concat();
         assert_eq!(answers(&not_unicode)[1]["ok"], true);
+    }
+
+    #[test]
+    fn invisible_characters_of_an_answer_are_escaped_and_its_value_stays_the_same() {
+        let city = "\u{202e}euH\u{e0041}\u{9b}2J\u{7f}";
+        for arguments in [json!({ "city": city }), json!({ "city": "Hue", city: 1 })] {
+            let question = json!({ "id": city, "schema": forecast(), "arguments": arguments });
+            let mut output = Vec::new();
+            run(question.to_string().as_bytes(), &mut output).unwrap();
+            let output = String::from_utf8(output).unwrap();
+            assert_eq!(find_invisible(&output).count(), 0, "{output:?}");
+            let expected = answer(question.to_string().as_bytes());
+            assert_eq!(expected["id"], city);
+            assert_eq!(serde_json::from_str::<Value>(&output).unwrap(), expected);
+        }
     }
 
     #[test]
