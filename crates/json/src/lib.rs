@@ -8,7 +8,7 @@
 //! ```
 //!
 //! JSON parsers treat unusual input differently, and an attacker can exploit the differences. Numbers keep their digits
-//! everywhere: nothing in this crate reads a number as a double.
+//! everywhere: nothing in this crate rounds a number to a double.
 
 mod exact;
 mod members;
@@ -23,8 +23,8 @@ pub use exact::{Json, NotJson};
 pub use members::Members;
 pub use message_members::{AmbiguousJson, MessageMembers};
 pub use number::{
-    MAX_DIGITS, decimal, decimal_of, decimal_of_text, exact_number, integral, number_of,
-    whole_number,
+    MAX_DIGITS, decimal, decimal_of, decimal_of_text, exact_double, exact_float, exact_number,
+    integral, number_of, whole_number,
 };
 pub use object::{parse_object, present};
 pub use scan::{ScanError, is_strict, parse_strict, scan};

@@ -51,6 +51,19 @@ pub fn number_of(value: &BigDecimal) -> Option<Number> {
     value.to_plain_string().parse().ok()
 }
 
+/// Returns the double whose shortest decimal form is exactly `number`, or `None` if there is none: the double nearest to
+/// `number` then has other digits.
+pub fn exact_double(number: &BigDecimal) -> Option<f64> {
+    let double: f64 = number.to_plain_string().parse().ok()?;
+    (decimal(&double.to_string())? == *number).then_some(double)
+}
+
+/// Returns the 32-bit float whose shortest decimal form is exactly `number`, or `None` if there is none.
+pub fn exact_float(number: &BigDecimal) -> Option<f32> {
+    let float: f32 = number.to_plain_string().parse().ok()?;
+    (decimal(&float.to_string())? == *number).then_some(float)
+}
+
 /// Returns the digits of an integer, which may be written as 10.0 or 1e3. Returns `None` for any other number, and for
 /// an integer of more than [`MAX_DIGITS`] digits.
 pub fn whole_number(text: &str) -> Option<Number> {
@@ -113,6 +126,35 @@ mod tests {
             assert!(decimal(text).is_none(), "{text}");
         }
         assert!(decimal("1e999").is_some() && decimal("1e-1000").is_some());
+    }
+
+    #[test]
+    fn a_float_is_exact_if_its_shortest_decimal_form_is_the_number() {
+        let is_double = |text| exact_double(&decimal(text).unwrap()).is_some();
+        let is_float = |text| exact_float(&decimal(text).unwrap()).is_some();
+        for text in ["0", "-0.10", "1.5e-7", "16777216", "0.333", "1e38"] {
+            assert!(is_double(text) && is_float(text), "{text}");
+        }
+        for text in [
+            "16777217",
+            "0.123456789",
+            "9999999999999.99",
+            "9007199254740992",
+            "1.7976931348623157e308",
+            "5e-324",
+        ] {
+            assert!(is_double(text) && !is_float(text), "{text}");
+        }
+        for text in [
+            "99999999999999.99",
+            "9007199254740993",
+            "0.1234567890123456789",
+            "12345678901234567890123",
+            "1e309",
+            "1e-400",
+        ] {
+            assert!(!is_double(text) && !is_float(text), "{text}");
+        }
     }
 
     #[test]

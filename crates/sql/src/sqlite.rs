@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bigdecimal::BigDecimal;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
-use serde_json::{Number, Value};
+use serde_json::Value;
 use sqlx::error::{BoxDynError, DatabaseError};
 use sqlx::sqlite::{
     SqliteArguments, SqliteConnectOptions, SqliteConnection, SqliteRow, SqliteValueRef,
@@ -17,7 +17,7 @@ use sqlx::{
     Arguments, AssertSqlSafe, Column, ConnectOptions, Connection, Decode, Row as _, TypeInfo,
     ValueRef,
 };
-use wardgate_json::decimal_of;
+use wardgate_json::exact_double;
 
 use super::backend::{Backend, NO_LISTS, ReadRow, base64, float, read_row};
 use super::{Refusal, SourceError};
@@ -159,14 +159,10 @@ impl Backend for Sqlite {
 /// decimal form of the double is exactly the number, otherwise as an INTEGER if it fits in 64 bits, otherwise as a
 /// TEXT.
 fn add_decimal(arguments: &mut SqliteArguments, number: &BigDecimal) -> Result<(), BoxDynError> {
-    let text = number.to_plain_string();
-    let double: f64 = text.parse()?;
-    let is_exact = Number::from_f64(double)
-        .and_then(|double| decimal_of(&double))
-        .is_some_and(|double| double == *number);
-    if is_exact {
+    if let Some(double) = exact_double(number) {
         return arguments.add(double);
     }
+    let text = number.to_plain_string();
     match text.parse::<i64>() {
         Ok(whole) => arguments.add(whole),
         Err(_) => arguments.add(text),
