@@ -3,7 +3,7 @@
 //! 64-bit integers are strings, bytes are Base64, enum values are identified by name and fields by their lowerCamelCase
 //! name (the names of the `.proto` file are accepted too). Responses contain the fields that hold their default value,
 //! unless the fields have presence, so that a row has the same columns whatever its values are, and a row rule on a
-//! `false` finds it.
+//! `false` finds it. A number that its field cannot represent exactly is refused instead of rounded.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use prost_reflect::{
     DynamicMessage, MessageDescriptor, ReflectMessage, SerializeOptions, Value as ProtoValue,
 };
 use serde_json::{Number, Value};
-use wardgate_json::{integral, parse_strict};
+use wardgate_json::{parse_strict, whole_number};
 
 use super::json_mismatch::{self, JsonMismatch};
 
@@ -35,25 +35,28 @@ pub(crate) fn to_message(
     if json_mismatch::gives_a_field_twice(descriptor, value) {
         return Err(JsonMismatch::ambiguous());
     }
-    let value = &with_proto_numbers(value.clone());
+    let converted = &with_proto_numbers(value.clone());
     // The error is built here because those of the parser quote values.
-    DynamicMessage::deserialize(descriptor.clone(), value)
-        .map_err(|_| json_mismatch::find(descriptor, value).unwrap_or_else(JsonMismatch::ambiguous))
+    let message = DynamicMessage::deserialize(descriptor.clone(), converted).map_err(|_| {
+        json_mismatch::find(descriptor, converted).unwrap_or_else(JsonMismatch::ambiguous)
+    })?;
+    // The parser rounds a number that its field cannot represent.
+    match json_mismatch::find_inexact_number(descriptor, value) {
+        Some(mismatch) => Err(mismatch),
+        None => Ok(message),
+    }
 }
 
 /// Returns `value` with its numbers in the forms of protobuf: integers of at most 64 bits, even if they are written as
-/// 10.0, and doubles, because protobuf has no decimals.
+/// 10.0, and doubles, because protobuf has no decimals. A double may be rounded.
 fn with_proto_numbers(value: Value) -> Value {
     match value {
         Value::Number(number) if number.is_u64() || number.is_i64() => Value::Number(number),
         Value::Number(number) => {
-            let double = number.as_f64().and_then(Number::from_f64);
-            let value = Value::Number(number);
-            match (integral(&value), double) {
-                (Some(whole), _) => whole.into(),
-                (None, Some(double)) => Value::Number(double),
-                (None, None) => value,
-            }
+            let whole = whole_number(number.as_str());
+            let whole = whole.filter(|whole| whole.is_u64() || whole.is_i64());
+            let converted = whole.or_else(|| Number::from_f64(number.as_f64()?));
+            Value::Number(converted.unwrap_or(number))
         }
         Value::Array(items) => items.into_iter().map(with_proto_numbers).collect(),
         Value::Object(members) => members

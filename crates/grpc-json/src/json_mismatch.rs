@@ -5,6 +5,7 @@ use std::fmt;
 
 use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MessageDescriptor};
 use serde_json::{Map, Value, json};
+use wardgate_json::{decimal, exact_double, exact_float, whole_number};
 
 const MAX_SHOWN_NAME: usize = 64;
 const MAX_SHOWN_NAMES: usize = 20;
@@ -37,6 +38,19 @@ impl JsonMismatch {
             place: FieldPath(String::new()),
             problem: "contains a field twice, or two fields of which only one may be set"
                 .to_owned(),
+        }
+    }
+
+    /// Returns the error with its place below `outer`, which is a field, an item of a list or an entry of a map.
+    fn prefix_place(self, outer: &str) -> Self {
+        let FieldPath(inner) = self.place;
+        let separator = match inner.chars().next() {
+            None | Some('[' | '{') => "",
+            Some(_) => ".",
+        };
+        Self {
+            place: FieldPath(format!("{outer}{separator}{inner}")),
+            problem: self.problem,
         }
     }
 }
@@ -185,6 +199,112 @@ fn find_in_field(
             _ => wrong(path, &describe_kind(&kind)),
         },
     }
+}
+
+/// Returns the first number that its field cannot represent exactly, or `None` if there is none. A float represents a
+/// number exactly if the number is its shortest decimal form. `value` must match the message in every other respect.
+pub(super) fn find_inexact_number(
+    message: &MessageDescriptor,
+    value: &Value,
+) -> Option<JsonMismatch> {
+    find_inexact_in(&Kind::Message(message.clone()), value)
+}
+
+/// Returns the first such number in the value of a field, in an item of a list or in the entries of a map.
+fn find_inexact_in(kind: &Kind, value: &Value) -> Option<JsonMismatch> {
+    match value {
+        Value::Null | Value::Bool(_) => None,
+        Value::Number(number) => {
+            // The numbers of a `google.protobuf.Value` are doubles.
+            let kind = scalar_kind(kind).unwrap_or(Kind::Double);
+            check_number(&kind, number.as_str())
+        }
+        Value::String(text) => {
+            let kind = scalar_kind(kind)?;
+            // A text without digits is the name of a float that is not finite.
+            let is_number = matches!(kind, Kind::Double | Kind::Float)
+                && text.contains(|c: char| c.is_ascii_digit());
+            is_number.then(|| check_number(&kind, text)).flatten()
+        }
+        Value::Array(items) => items.iter().enumerate().find_map(|(number, item)| {
+            let mismatch = find_inexact_in(kind, item)?;
+            Some(mismatch.prefix_place(&format!("[{number}]")))
+        }),
+        Value::Object(members) => {
+            let message = kind.as_message()?;
+            let content = any_content(message, members);
+            let message = content.as_ref().unwrap_or(message);
+            members.iter().find_map(|(name, member)| {
+                let (place, kind) = member_kind(message, name)?;
+                Some(find_inexact_in(&kind, member)?.prefix_place(place))
+            })
+        }
+    }
+}
+
+/// Returns the kind of a field that is not a message, also if it is wrapped in a message such as
+/// `google.protobuf.DoubleValue`.
+fn scalar_kind(kind: &Kind) -> Option<Kind> {
+    match kind {
+        Kind::Message(message) => Some(message.get_field_by_name("value")?.kind()),
+        kind => Some(kind.clone()),
+    }
+}
+
+/// Returns the place and the kind of a member of the JSON form of a message. The place omits the keys of entries,
+/// because keys are values of the caller.
+fn member_kind<'a>(message: &MessageDescriptor, name: &'a str) -> Option<(&'a str, Kind)> {
+    if message.is_map_entry() {
+        return Some(("{}", message.map_entry_value_field().kind()));
+    }
+    match message.full_name() {
+        // Their members are values of the same form at any depth, as is the `value` of an `Any` in an `Any`.
+        "google.protobuf.Struct"
+        | "google.protobuf.Value"
+        | "google.protobuf.ListValue"
+        | "google.protobuf.Any" => Some(("{}", Kind::Message(message.clone()))),
+        _ => {
+            let extension = || Some(message.get_extension_by_json_name(name)?.kind());
+            let kind = field(message, name).map(|field| field.kind());
+            Some((name, kind.or_else(extension)?))
+        }
+    }
+}
+
+/// Returns the type of the message in the JSON form of an `Any`, or `None` for other messages.
+fn any_content(
+    message: &MessageDescriptor,
+    members: &Map<String, Value>,
+) -> Option<MessageDescriptor> {
+    if message.full_name() != "google.protobuf.Any" {
+        return None;
+    }
+    let (_, name) = members.get("@type")?.as_str()?.rsplit_once('/')?;
+    message.parent_pool().get_message_by_name(name)
+}
+
+/// Returns the error for a number that a field of this kind cannot represent exactly.
+fn check_number(kind: &Kind, number: &str) -> Option<JsonMismatch> {
+    let problem = match kind {
+        Kind::Double if decimal(number).is_none_or(|number| exact_double(&number).is_none()) => {
+            "is not a number that a double represents exactly".to_owned()
+        }
+        Kind::Float if decimal(number).is_none_or(|number| exact_float(&number).is_none()) => {
+            "is not a number that a float represents exactly".to_owned()
+        }
+        Kind::Double | Kind::Float => return None,
+        kind => {
+            let whole = whole_number(number);
+            if whole.is_some_and(|whole| whole.is_u64() || whole.is_i64()) {
+                return None;
+            }
+            format!("is not {}", describe_kind(kind))
+        }
+    };
+    Some(JsonMismatch {
+        place: FieldPath(String::new()),
+        problem,
+    })
 }
 
 fn unknown(message: &MessageDescriptor, name: &str) -> String {

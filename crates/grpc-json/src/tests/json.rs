@@ -71,6 +71,109 @@ fn numbers_may_be_written_in_any_way_that_json_has() {
 }
 
 #[test]
+fn a_number_that_its_field_represents_exactly_comes_back_with_the_same_digits() {
+    let written = r#"{"price": 0.1, "measures": {
+        "lengths": [9999999999999.99, "0.30", 1205e-1, "NaN"],
+        "byName": {"a": 0.1},
+        "weight": 16777216.0,
+        "serial": 18446744073709551613.0,
+        "ratio": 0.1
+    }}"#;
+    let read = round_trip(&serde_json::from_str(written).unwrap());
+    assert_eq!(read["price"], json!(0.1));
+    assert_eq!(
+        read["measures"],
+        json!({
+            "lengths": [9_999_999_999_999.99, 0.3, 120.5, "NaN"],
+            "byName": {"a": 0.1},
+            "weight": 16_777_216.0,
+            "serial": "18446744073709551613",
+            "ratio": 0.1,
+        })
+    );
+}
+
+#[test]
+fn a_number_that_its_field_would_round_is_refused_and_named() {
+    const DOUBLE: &str = "is not a number that a double represents exactly";
+    const FLOAT: &str = "is not a number that a float represents exactly";
+    for (written, place, problem) in [
+        (r#"{"price": 0.1234567890123456789}"#, "price", DOUBLE),
+        (r#"{"price": 99999999999999.99}"#, "price", DOUBLE),
+        (r#"{"price": 9007199254740993}"#, "price", DOUBLE),
+        (r#"{"price": 12345678901234567890123}"#, "price", DOUBLE),
+        (r#"{"price": "0.1234567890123456789"}"#, "price", DOUBLE),
+        (r#"{"price": "1e400"}"#, "price", DOUBLE),
+        (r#"{"price": 1e-400}"#, "price", DOUBLE),
+        (
+            r#"{"inside": {"price": 9007199254740993}}"#,
+            "inside.price",
+            DOUBLE,
+        ),
+        (
+            r#"{"measures": {"lengths": [0.5, 9007199254740993]}}"#,
+            "measures.lengths[1]",
+            DOUBLE,
+        ),
+        (
+            r#"{"measures": {"ratio": 0.1234567890123456789}}"#,
+            "measures.ratio",
+            DOUBLE,
+        ),
+        (
+            r#"{"measures": {"weight": 16777217}}"#,
+            "measures.weight",
+            FLOAT,
+        ),
+        (
+            r#"{"measures": {"by_name": {"SECRET": 0.123456789}}}"#,
+            "measures.by_name{}",
+            FLOAT,
+        ),
+        (
+            r#"{"more": {"SECRET": [1, 9007199254740993]}}"#,
+            "more{}[1]",
+            DOUBLE,
+        ),
+        (r#"{"more": {"SECRET": 1e400}}"#, "more{}", DOUBLE),
+        (
+            r#"{"extra": {"@type": "type.googleapis.com/parcels.v1.Measures", "weight": 16777217}}"#,
+            "extra.weight",
+            FLOAT,
+        ),
+        (
+            r#"{"extra": {"@type": "type.googleapis.com/google.protobuf.DoubleValue", "value": 9007199254740993}}"#,
+            "extra.value",
+            DOUBLE,
+        ),
+        (
+            r#"{"grams": -9223372036854775809}"#,
+            "grams",
+            "is not a 64-bit integer",
+        ),
+        (
+            r#"{"grams": 9223372036854775808.0}"#,
+            "grams",
+            "is not a 64-bit integer",
+        ),
+        (
+            r#"{"measures": {"serial": 18446744073709551616}}"#,
+            "measures.serial",
+            "is not a 64-bit integer from 0",
+        ),
+        (
+            r#"{"pieces": 1.00000000000000000001}"#,
+            "pieces",
+            "is not a 32-bit integer from 0",
+        ),
+    ] {
+        let misfit = to_message(&descriptor(), &serde_json::from_str(written).unwrap()).err();
+        let misfit = misfit.unwrap_or_else(|| panic!("{written} fits"));
+        assert_eq!(misfit.to_string(), format!("`{place}` {problem}"));
+    }
+}
+
+#[test]
 fn what_does_not_fit_is_named_without_its_value() {
     for (value, text) in [
         (
