@@ -265,7 +265,11 @@ async fn before<T>(
     work: impl Future<Output = Result<T, Status>>,
 ) -> Result<T, GrpcError> {
     match timeout_at(deadline, work).await {
-        Ok(outcome) => outcome.map_err(|status| status::to_grpc_error(&status)),
+        Ok(outcome) => outcome.map_err(|status| match status::to_grpc_error(&status) {
+            // The server receives the deadline, and may report before the timer of this process that it has passed.
+            GrpcError::ServerTimeout if Instant::now() >= deadline => GrpcError::Timeout,
+            error => error,
+        }),
         Err(_elapsed) => Err(GrpcError::Timeout),
     }
 }

@@ -78,6 +78,9 @@ fn reflection_error(status: &Status) -> GrpcError {
         )),
         // Whatever the cause of this failure is, the call that needs the descriptors was not sent.
         GrpcError::Broken(cause) => GrpcError::Unreachable(cause),
+        GrpcError::ServerTimeout => {
+            GrpcError::Unreachable("its reflection stopped at its own time limit".to_owned())
+        }
         GrpcError::TooLarge => BadDescriptors::TooMany("bytes", MAX_BYTES).into(),
         error => error,
     }

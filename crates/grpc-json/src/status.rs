@@ -18,7 +18,7 @@ pub(super) fn to_grpc_error(status: &Status) -> GrpcError {
     }
     match status.code() {
         Code::OutOfRange if status.message().starts_with(TOO_LARGE) => GrpcError::TooLarge,
-        Code::DeadlineExceeded => GrpcError::Timeout,
+        Code::DeadlineExceeded => GrpcError::ServerTimeout,
         // The server failed, and may have acted before.
         code @ (Code::Internal | Code::Unknown | Code::DataLoss | Code::Cancelled) => {
             GrpcError::Broken(format!("the server answered {}", code_name(code)))

@@ -257,10 +257,18 @@ async fn every_status_means_something() {
         let broken = status_of(code).await;
         assert!(matches!(broken, GrpcError::Broken(_)), "{code:?}: {broken}");
     }
-    assert!(matches!(
-        status_of(Code::DeadlineExceeded).await,
-        GrpcError::Timeout
-    ));
+}
+
+#[tokio::test]
+async fn a_time_limit_of_the_server_is_not_the_deadline_of_the_call() {
+    let stopped = status_of(Code::DeadlineExceeded).await;
+    assert!(matches!(stopped, GrpcError::ServerTimeout), "{stopped}");
+
+    // The server reports that the deadline has passed, before the client's own timer ends the call.
+    let status = Status::deadline_exceeded("SECRET");
+    let work = std::future::ready(Err::<(), _>(status));
+    let late = before(Instant::now(), work).await.unwrap_err();
+    assert!(matches!(late, GrpcError::Timeout), "{late}");
 }
 
 async fn status_of(code: Code) -> GrpcError {

@@ -332,3 +332,14 @@ async fn a_reflection_that_says_nothing_holds_no_call_for_long() {
     );
     assert!(began.elapsed() < Duration::from_mins(1));
 }
+
+#[tokio::test]
+async fn a_reflection_that_stops_at_its_own_time_limit_sends_no_call() {
+    let stopped = |_| async { Status::deadline_exceeded("SECRET").into_http() };
+    let server = TestServer::start(raw(stopped)).await;
+    let error = get(&open_with_reflection(&server.url)).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the server cannot be reached: its reflection stopped at its own time limit"
+    );
+}

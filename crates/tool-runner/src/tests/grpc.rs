@@ -1,12 +1,13 @@
 //! Tests that rows of a gRPC server are governed like any other rows.
 
 use serde_json::json;
+use tonic::Status;
 use wardgate_domain::ColumnTier;
 
 use super::harness::{Harness, rule};
 use crate::tests::database;
 use wardgate_grpc_json::testing::{
-    TestServer, answers, files, methods, parcel, pool, reflection_v1,
+    TestServer, answers, files, methods, parcel, pool, reflection_v1, refuses,
 };
 
 const TOOLS: &str = r#"
@@ -59,4 +60,22 @@ async fn p3_the_rule_holds_for_the_rows_of_a_grpc_server() {
         ]
     );
     assert_eq!(governed.facts().rows_withheld, 1);
+}
+
+#[tokio::test]
+async fn a_grpc_server_that_stops_at_its_own_time_limit_is_named_without_the_limit_of_the_call() {
+    let status = Status::deadline_exceeded("SECRET");
+    let routes = methods(pool(), refuses(status)).merge(reflection_v1(&files()));
+    let server = TestServer::start(routes).await;
+    let harness = Harness::with(&database::sqlite().await, TOOLS, |config| {
+        let url = server.url.to_string();
+        config.variables.insert("DEPOT".to_owned(), url);
+    })
+    .await;
+    let answer = harness.call("list", "{}").await;
+    assert_eq!(answer.facts().error_kind, "timeout");
+    assert_eq!(
+        answer.text(),
+        "Timeout: the source `depot` stopped at its own time limit"
+    );
 }

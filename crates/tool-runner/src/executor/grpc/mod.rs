@@ -65,6 +65,7 @@ fn failure(error: GrpcError, out: &Output<'_>) -> ExecutorError {
             ExecutorError::Unreachable(cause)
         }
         GrpcError::Timeout => ExecutorError::Timeout(TimeLimit::Call),
+        GrpcError::ServerTimeout => ExecutorError::Timeout(TimeLimit::Unstated),
         GrpcError::Broken(cause) => ExecutorError::Broken(cause),
         GrpcError::TooLarge => ExecutorError::TooLarge,
         GrpcError::BadAnswer(problem) => ExecutorError::BadResult(problem.to_owned()),
