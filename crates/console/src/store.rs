@@ -9,7 +9,8 @@ use tokio::sync::OnceCell;
 use wardgate_domain::Ambient;
 use wardgate_store::postgres::{Rights, Schema};
 use wardgate_store::{
-    Address, Database, DatabaseSettings, Layout, MigrationError, NotAStore, Row, Value,
+    Address, Database, DatabaseSettings, Layout, MigrationError, NotAStore, Row, StartWait, Value,
+    is_busy,
 };
 
 use crate::CookieKey;
@@ -94,7 +95,7 @@ pub struct ConsoleStore {
 
 impl ConsoleStore {
     /// Opens the store at `sqlite:PATH` or `postgres://…`. Fails if a file cannot be opened or the schema is not supported.
-    /// If a server is unavailable, later operations retry.
+    /// Waits for a file that is busy. If a server is unavailable, later operations retry.
     pub async fn open(
         url: &str,
         settings: &DatabaseSettings,
@@ -109,10 +110,10 @@ impl ConsoleStore {
             key: key.clone(),
             ambient,
         });
-        match store.database().await {
-            Err(error @ StoreError::Schema(_)) => return Err(error),
-            Err(error) if store.is_file() => return Err(error),
-            Err(_) | Ok(_) => {}
+        if store.is_file() {
+            store.wait_for_file().boxed().await?;
+        } else if let Err(error @ StoreError::Schema(_)) = store.database().await {
+            return Err(error);
         }
         tokio::spawn(sweep(Arc::downgrade(&store)));
         Ok(store)
@@ -121,6 +122,21 @@ impl ConsoleStore {
     /// Returns whether the store is a local file.
     pub(crate) fn is_file(&self) -> bool {
         matches!(self.address, Address::Sqlite(_))
+    }
+
+    /// Prepares an SQLite file. Waits for a file that another program has locked, or that a busy machine opens slowly.
+    async fn wait_for_file(&self) -> Result<(), StoreError> {
+        let mut wait = StartWait::for_store(&self.address);
+        loop {
+            // The time limit of other operations does not apply, because a migration on a slow disk would start again
+            // each time.
+            let prepare = async { self.database.prepare().await.map_err(StoreError::from) };
+            match self.prepared.get_or_try_init(|| prepare).await {
+                Err(StoreError::Database(cause)) if is_busy(&cause) && wait.pause(&cause).await => {
+                }
+                prepared => return prepared.map(drop),
+            }
+        }
     }
 
     /// Executes a statement and returns the number of affected rows.
@@ -188,3 +204,6 @@ async fn sweep(store: Weak<ConsoleStore>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
