@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use ipnet::IpNet;
 use serde::Deserialize;
 use url::Url;
+use wardgate_domain::Ambient;
 use wardgate_edge::AuthConfig;
-use wardgate_egress::ProviderSettings;
+use wardgate_egress::{ProviderClient, ProviderSettings};
 
 use crate::Error;
 use crate::preset::{Preset, is_of_openid};
@@ -168,6 +169,17 @@ impl AuthorizationConfig {
         networks.collect()
     }
 
+    /// Checks the settings of the provider and reads the client secret as a start does. Sends no request.
+    pub async fn check_files(&self) -> Result<(), Error> {
+        self.open_provider(&Ambient::system()).await.map(drop)
+    }
+
+    /// Reads the client secret, and creates the client of the provider, which has sent no request yet.
+    pub(crate) async fn open_provider(&self, ambient: &Ambient) -> Result<ProviderClient, Error> {
+        let provider = ProviderClient::open(self.provider(), ambient).await;
+        provider.map_err(|error| wrong(error.key, &error.problem))
+    }
+
     /// Returns the settings of the provider.
     pub(crate) fn provider(&self) -> ProviderSettings<'_> {
         ProviderSettings {
@@ -180,7 +192,7 @@ impl AuthorizationConfig {
     }
 }
 
-pub(crate) fn wrong(key: &str, what: &str) -> Error {
+fn wrong(key: &str, what: &str) -> Error {
     Error(format!("gateway.authorization.{key}: {what}"))
 }
 

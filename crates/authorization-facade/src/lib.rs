@@ -53,7 +53,6 @@ use wardgate_gateway_store::{Sealer, Store};
 use wardgate_telemetry::names;
 
 use client_document::ClientDocuments;
-use config::wrong;
 use elsewhere::ELSEWHERE;
 use error::OAuthError;
 use scopes::ScopeRules;
@@ -145,10 +144,9 @@ impl AuthorizationFacade {
         parts: FacadeParts,
     ) -> Result<Arc<Self>, Error> {
         config.validate(trusted)?;
-        let provider = ProviderClient::open(config.provider(), &parts.ambient).await;
         Ok(Arc::new(Self {
             scopes: ScopeRules::new(config),
-            provider: provider.map_err(|error| wrong(error.key, &error.problem))?,
+            provider: config.open_provider(&parts.ambient).await?,
             provider_host: config.provider().host(),
             documents: ClientDocuments::new(config, &parts.public_url)?,
             config: config.clone(),

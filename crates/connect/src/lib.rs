@@ -108,6 +108,15 @@ pub struct SignInConfig {
     pub token_url: Option<String>,
 }
 
+impl SignInConfig {
+    /// Checks the settings and reads the secret as a start does. Sends no request. `auth` contains the issuers whose tokens
+    /// the gateway accepts.
+    pub async fn check_files(&self, auth: &AuthConfig) -> Result<(), Error> {
+        let opened = sign_in::open_provider(self, auth, &Ambient::system()).await;
+        opened.map(drop)
+    }
+}
+
 /// The paths of the pages, below the public URL.
 const CALLBACK: &str = "/connect/callback";
 const SIGNED_IN: &str = "/connect/signed-in";

@@ -36,19 +36,7 @@ impl SignIn {
         auth: &AuthConfig,
         ambient: &Ambient,
     ) -> Result<Self, Error> {
-        let wrong = |what: &str| Error::Config(format!("gateway.sign_in.{what}"));
-        let trusted = auth.issuers.iter().find(|it| it.issuer == config.issuer);
-        let trusted =
-            trusted.ok_or_else(|| wrong("issuer: must be exactly one of gateway.auth.issuers"))?;
-        let provider = ProviderSettings {
-            issuer: &config.issuer,
-            client_id: &config.client_id,
-            client_secret_file: config.client_secret_file.as_deref(),
-            authorization_url: config.authorization_url.as_deref(),
-            token_url: config.token_url.as_deref(),
-        };
-        let provider = ProviderClient::open(provider, ambient).await;
-        let provider = provider.map_err(|error| wrong(&error.to_string()))?;
+        let (provider, trusted) = open_provider(config, auth, ambient).await?;
         // The identity tokens have the gateway as their audience, and give no rights.
         let identity = IssuerConfig {
             audience: Some(config.client_id.clone()),
@@ -87,4 +75,26 @@ impl SignIn {
         }
         Ok(caller)
     }
+}
+
+/// Reads the secret, but sends no request. Returns the client of the issuer, and the issuer's settings among those in `auth`.
+pub(crate) async fn open_provider<'a>(
+    config: &SignInConfig,
+    auth: &'a AuthConfig,
+    ambient: &Ambient,
+) -> Result<(ProviderClient, &'a IssuerConfig), Error> {
+    let wrong = |what: &str| Error::Config(format!("gateway.sign_in.{what}"));
+    let trusted = auth.issuers.iter().find(|it| it.issuer == config.issuer);
+    let trusted =
+        trusted.ok_or_else(|| wrong("issuer: must be exactly one of gateway.auth.issuers"))?;
+    let provider = ProviderSettings {
+        issuer: &config.issuer,
+        client_id: &config.client_id,
+        client_secret_file: config.client_secret_file.as_deref(),
+        authorization_url: config.authorization_url.as_deref(),
+        token_url: config.token_url.as_deref(),
+    };
+    let provider = ProviderClient::open(provider, ambient).await;
+    let provider = provider.map_err(|error| wrong(&error.to_string()))?;
+    Ok((provider, trusted))
 }

@@ -41,7 +41,7 @@ pub enum Error {
         problem: String,
     },
     /// A key set in a file cannot be used.
-    #[error("the key set {} of the issuer {issuer} cannot be used: {cause}", path.display())]
+    #[error("auth.issuers: the key set {} of the issuer {issuer} cannot be used: {cause}", path.display())]
     KeyFile {
         /// The issuer of the keys.
         issuer: String,
@@ -51,7 +51,7 @@ pub enum Error {
         cause: KeySetError,
     },
     /// The file of API keys cannot be used.
-    #[error("the API keys in {} cannot be used: {cause}", path.display())]
+    #[error("auth.api_keys: the API keys in {} cannot be used: {cause}", path.display())]
     ApiKeys {
         /// The file.
         path: PathBuf,

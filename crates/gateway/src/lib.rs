@@ -87,7 +87,7 @@ use listen::{ConversationWatcher, Listeners, ResourceSubscriptions, ResourceWatc
 use memory::ConversationMemory;
 use replica_inbox::ReplicaInbox;
 use session::StreamableSessions;
-use sse::SseTransport;
+use sse::{MessageRelay, SseTransport};
 use stored_stream::StreamStore;
 use task_handle::TaskHandles;
 
@@ -343,6 +343,19 @@ impl Gateway {
             parts,
             own_readiness,
         }))
+    }
+
+    /// Loads the files that the settings name as [`Gateway::new`] does: key sets, API keys, client secrets, and the
+    /// certificates of other replicas. Sends no request.
+    pub async fn check_files(config: &Config) -> Result<(), Error> {
+        Authenticator::check_files(&config.auth).await?;
+        if let Some(sign_in) = &config.sign_in {
+            sign_in.check_files(&config.auth).await?;
+        }
+        if let Some(authorization) = &config.authorization {
+            authorization.check_files().await?;
+        }
+        MessageRelay::new(config.advertise_ca_file.as_deref()).map(drop)
     }
 
     /// Waits until every part is ready.

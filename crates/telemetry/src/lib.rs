@@ -87,6 +87,25 @@ impl Config {
         logs::check(&self.log)?;
         Ok(())
     }
+
+    /// Checks the settings of the trace collector and loads the files that they name as [`init`] does. Sends no trace. Must
+    /// be called in a Tokio runtime.
+    pub fn check_files(&self) -> Result<(), Error> {
+        if let Some(collector) = self.collector() {
+            collector.exporter()?;
+        }
+        Ok(())
+    }
+
+    fn collector(&self) -> Option<Collector<'_>> {
+        Some(Collector {
+            endpoint: self.otlp_endpoint.as_deref()?,
+            protocol: self.otlp_protocol,
+            ca: self.otlp_ca_file.as_deref(),
+            cert: self.otlp_cert_file.as_deref(),
+            key: self.otlp_key_file.as_deref(),
+        })
+    }
 }
 
 /// The format of log lines.
@@ -177,17 +196,8 @@ pub fn init(config: &Config, role: &'static str) -> Result<Guard, Error> {
             upkeep.handle.run_upkeep();
         }
     });
-    let traces = match (config.otlp_endpoint.as_deref(), config.log_format) {
-        (Some(endpoint), _) => Some(provider(
-            Collector {
-                endpoint,
-                protocol: config.otlp_protocol,
-                ca: config.otlp_ca_file.as_deref(),
-                cert: config.otlp_cert_file.as_deref(),
-                key: config.otlp_key_file.as_deref(),
-            },
-            role,
-        )?),
+    let traces = match (config.collector(), config.log_format) {
+        (Some(collector), _) => Some(provider(collector, role)?),
         (None, LogFormat::Json) => Some(ids_alone()),
         (None, LogFormat::Text) => None,
     };

@@ -378,7 +378,7 @@ pub(crate) struct ConfigArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Check a configuration file and the catalogue, policies and assistants that it names.
+    /// Check a configuration file and the files that it names, as a start would load them.
     Check(ConfigCheck),
     /// Print the configuration, including environment variables.
     Dump {

@@ -87,7 +87,7 @@ async fn run(command: Command, verbosity: LogVerbosity) -> Result<(), Failure> {
         Command::ApiKey(arguments) => commands::api_key::run(arguments),
         Command::Tools(arguments) => commands::tools::run(arguments).await,
         Command::Certs(arguments) => commands::certs::run(&arguments),
-        Command::Config(arguments) => commands::config::run(&arguments),
+        Command::Config(arguments) => Box::pin(commands::config::run(&arguments)).await,
         Command::Doctor(arguments) => Box::pin(commands::doctor::run(&arguments)).await,
         Command::Migrate(arguments) => commands::migrate::run(&arguments).await,
         Command::Call(arguments) => commands::calls::call(arguments).await,

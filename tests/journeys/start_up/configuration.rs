@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use wardgate_testkit::run;
+use wardgate_testkit::{ProcessExit, run};
 
 use super::{Example, assert_failed};
 use crate::WARDGATE;
@@ -135,6 +135,10 @@ const BAD_SECTIONS: &[(&str, &[&str])] = &[
     ),
     ("gateway: { auth: { issuers: [] } }", &["auth.issuers"]),
     (
+        "gateway: { https: { crt: a.pem, key: a.key } }",
+        &["`gateway`", "crt"],
+    ),
+    (
         "audit: { store: \"mysql://127.0.0.1/x\" }",
         &["store", "sqlite:"],
     ),
@@ -148,6 +152,53 @@ const BAD_SECTIONS: &[(&str, &[&str])] = &[
         &["`telemetry`", "`log_format`", "xml"],
     ),
 ];
+
+/// Sections that name a file that cannot be used, each with texts of the error.
+const BAD_NAMED_FILES: &[(&str, &[&str])] = &[
+    (
+        "gateway: { auth: { issuers: [{ issuer: \"https://i.example\", audience: a, jwks: { file: spoilt.json } }] } }",
+        &[
+            "auth.issuers: the key set",
+            "spoilt.json",
+            "it is not a JSON Web Key Set",
+        ],
+    ),
+    (
+        "gateway: { auth: { issuers: [{ issuer: \"https://i.example\", audience: a, jwks: { file: absent.json } }] } }",
+        &[
+            "auth.issuers: the key set",
+            "absent.json",
+            "the file cannot be read",
+        ],
+    ),
+    (
+        "gateway: { auth: { api_keys: { file: spoilt.json } } }",
+        &[
+            "auth.api_keys: the API keys in",
+            "spoilt.json",
+            "it is not a JSON object with `keys`",
+        ],
+    ),
+    (
+        "gateway: { https: { cert: spoilt.json, key: spoilt.json } }",
+        &["https: ", "spoilt.json contains no PEM certificate"],
+    ),
+];
+
+/// Copies the example with this configuration, and with a file that contains neither keys nor a certificate.
+fn example_with(text: &str) -> Example {
+    let example = Example::with_config(text);
+    std::fs::write(example.path("spoilt.json"), "spoilt").unwrap();
+    example
+}
+
+/// Runs the check of the configuration of an example, with further options.
+fn check(example: &Example, options: &[&str]) -> ProcessExit {
+    let config = example.path("wardgate.yaml");
+    let arguments = [&["config", "check", "--config", &config][..], options].concat();
+    let environment = [("HOSPITAL_DB_URL", "sqlite:none.sqlite")];
+    run(Path::new(WARDGATE), &arguments, &environment)
+}
 
 /// Configurations that are invalid as a whole.
 const BAD_FILES: &[(&str, &[&str])] = &[
@@ -174,11 +225,8 @@ const BAD_FILES: &[(&str, &[&str])] = &[
 
 #[test]
 fn a_configuration_that_cannot_be_used_is_refused_by_section_and_key() {
-    for (section, says) in BAD_SECTIONS {
-        assert_failed(
-            &Example::with_config(&format!("{section}\n{REST}")).up(),
-            says,
-        );
+    for (section, says) in BAD_SECTIONS.iter().chain(BAD_NAMED_FILES) {
+        assert_failed(&example_with(&format!("{section}\n{REST}")).up(), says);
     }
     for (text, says) in BAD_FILES {
         assert_failed(&Example::with_config(text).up(), says);
@@ -190,21 +238,13 @@ fn a_configuration_that_cannot_be_used_is_refused_by_section_and_key() {
 
 #[test]
 fn the_check_refuses_what_the_start_refuses_and_names_line_and_column() {
-    let check = |example: &Example| {
-        let config = example.path("wardgate.yaml");
-        run(
-            Path::new(WARDGATE),
-            &["config", "check", "--config", &config],
-            &[("HOSPITAL_DB_URL", "sqlite:none.sqlite")],
-        )
-    };
-    let sections = BAD_SECTIONS.iter();
+    let sections = BAD_SECTIONS.iter().chain(BAD_NAMED_FILES);
     let sections = sections.map(|(section, says)| (format!("{section}\n{REST}"), *says));
     let files = BAD_FILES.iter();
     let files = files.map(|(text, says)| ((*text).to_owned(), *says));
     for (text, says) in sections.chain(files) {
-        let example = Example::with_config(&text);
-        let ended = check(&example);
+        let example = example_with(&text);
+        let ended = check(&example, &[]);
         assert_failed(&ended, says);
         let place = format!("{}:", example.path("wardgate.yaml"));
         let place = ended.stderr.split_once(&place).map(|(_, rest)| rest);
@@ -234,25 +274,72 @@ fn the_check_refuses_what_the_start_refuses_and_names_line_and_column() {
     ] {
         let example = Example::copy();
         example.spoil(file, from, to);
-        assert_failed(&check(&example), &[says]);
-        let alone = run(
-            Path::new(WARDGATE),
-            &[
-                "config",
-                "check",
-                "--alone",
-                "--config",
-                &example.path("wardgate.yaml"),
-            ],
-            &[],
-        );
-        assert_eq!(alone.success(), "ok\n");
+        assert_failed(&check(&example, &[]), &[says]);
+        assert_eq!(check(&example, &["--alone"]).success(), "ok\n");
     }
     let example = Example::copy();
     std::fs::write(example.path("tools.lock"), "version: [").unwrap();
-    assert_failed(&check(&example), &["tools.lock"]);
+    assert_failed(&check(&example, &[]), &["tools.lock"]);
     std::fs::remove_dir_all(example.path("policies")).unwrap();
-    assert_failed(&check(&example), &[&example.path("policies")]);
+    assert_failed(&check(&example, &[]), &[&example.path("policies")]);
+}
+
+#[test]
+fn the_check_reads_every_named_file_of_an_edge_unless_it_is_alone() {
+    let issuer = "issuer: \"https://i.example\"";
+    let auth = format!(
+        "auth: {{ issuers: [{{ {issuer}, audience: a, jwks: {{ url: \"https://i.example/keys\" }} }}] }}"
+    );
+    let client = format!("{{ {issuer}, client_id: c, client_secret_file: absent }}");
+    let up = [
+        (
+            format!("gateway: {{ {auth}, sign_in: {client} }}\n"),
+            "gateway.sign_in.client_secret_file: ",
+        ),
+        (
+            format!("gateway: {{ {auth}, authorization: {client} }}\n"),
+            "gateway.authorization.client_secret_file: ",
+        ),
+        (
+            "gateway: { advertise_ca_file: absent }\n".to_owned(),
+            "gateway.advertise_ca_file: ",
+        ),
+        (
+            format!("console: {{ sign_in: {client} }}\n"),
+            "console.sign_in.client_secret_file: ",
+        ),
+        (
+            "telemetry: { otlp_endpoint: \"https://c.example\", otlp_ca_file: absent }\n"
+                .to_owned(),
+            "telemetry.otlp_ca_file: ",
+        ),
+    ];
+    let up = up.map(|(section, says)| (section + REST, says));
+    // Separate services.
+    let bad = "auth: { api_keys: { file: spoilt.json } }";
+    let here = "\"http://127.0.0.1:1\"";
+    let gateway_links = format!("links: {{ policy: {here}, tool_runner: {here}, audit: {here} }}");
+    let edge_links = format!("links: {{ gateway: {here} }}");
+    let keys = "auth.api_keys: the API keys in";
+    let certificate = "https: { cert: spoilt.json, key: spoilt.json }";
+    let separate = [
+        (format!("gateway: {{ {bad}, {gateway_links} }}\n"), keys),
+        (format!("agent: {{ {bad}, {edge_links} }}\n"), keys),
+        (format!("console: {{ {bad}, {edge_links} }}\n"), keys),
+        (
+            format!("policy: {{ policies: policies, listen: \"127.0.0.1:0\", {bad} }}\n"),
+            keys,
+        ),
+        (
+            format!("agent: {{ {auth}, {certificate}, {edge_links} }}\n"),
+            "https: ",
+        ),
+    ];
+    for (text, says) in up.into_iter().chain(separate) {
+        let example = example_with(&text);
+        assert_failed(&check(&example, &[]), &[says]);
+        assert_eq!(check(&example, &["--alone"]).success(), "ok\n", "{text}");
+    }
 }
 
 #[test]

@@ -99,16 +99,7 @@ impl Authenticator {
         config.validate_for(public_url)?;
         let keys = KeyRing::load(&config.issuers, ambient.clone()).await?;
         let mut polls = keys.keep_current();
-        let api_keys = match &config.api_keys {
-            None => None,
-            Some(config) => {
-                let api_keys = ApiKeys::load(config).await;
-                Some(api_keys.map_err(|cause| Error::ApiKeys {
-                    path: config.file.clone(),
-                    cause,
-                })?)
-            }
-        };
+        let api_keys = load_api_keys(&config).await?;
         polls.extend(api_keys.as_ref().map(ApiKeys::keep_current));
         Ok(Self {
             introspection: Introspection::open(&config.issuers)?,
@@ -122,6 +113,15 @@ impl Authenticator {
             ambient,
             _polls: polls,
         })
+    }
+
+    /// Loads the files of the configuration, key sets and API keys, as [`Authenticator::new`] does, and fails if one is not
+    /// usable. Sends no request, so a key set at a URL is not checked.
+    pub async fn check_files(config: &AuthConfig) -> Result<(), Error> {
+        let mut issuers = config.issuers.clone();
+        issuers.retain(|issuer| matches!(issuer.jwks, Some(JwksSource::File(_))));
+        KeyRing::load(&issuers, Ambient::system()).await?;
+        load_api_keys(config).await.map(drop)
     }
 
     /// Returns the same authenticator, which refuses revoked tokens.
@@ -328,6 +328,18 @@ impl Authenticator {
             .insert(digest, Arc::clone(&verified_token), basis);
         Ok(verified_token)
     }
+}
+
+/// Reads the file of API keys, if there is one.
+async fn load_api_keys(config: &AuthConfig) -> Result<Option<Arc<ApiKeys>>, Error> {
+    let Some(config) = &config.api_keys else {
+        return Ok(None);
+    };
+    let api_keys = ApiKeys::load(config).await;
+    api_keys.map(Some).map_err(|cause| Error::ApiKeys {
+        path: config.file.clone(),
+        cause,
+    })
 }
 
 /// The caller of a verified token, with the scopes of the token.

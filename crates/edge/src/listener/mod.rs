@@ -84,6 +84,26 @@ pub struct HttpsFiles {
     pub key: PathBuf,
 }
 
+impl HttpsFiles {
+    /// Checks that a listener can use the certificate and its key. Must be called in a Tokio runtime.
+    pub fn check(&self) -> Result<(), Error> {
+        self.clone().load().map(drop)
+    }
+
+    /// Loads the certificate and its key, and follows changes of the files for as long as the result is in use.
+    fn load(self) -> Result<LiveConfig<ServerConfig>, Error> {
+        let files = Files {
+            authority: None,
+            chain: self.cert,
+            key: self.key,
+        };
+        let tls = LiveConfig::open(files, EndOfTls::HttpServer, |identity| {
+            identity.server_config(&[b"h2", b"http/1.1"])
+        });
+        Ok(tls?)
+    }
+}
+
 /// A listener that is bound to an address but does not serve yet.
 #[derive(Debug)]
 pub struct BoundListener {
@@ -110,17 +130,7 @@ impl BoundListener {
     /// Returns the same listener with TLS, if a certificate is given. A renewed certificate takes effect within
     /// seconds.
     pub fn with_certificate(self, files: Option<HttpsFiles>) -> Result<Self, Error> {
-        let open = |files: HttpsFiles| {
-            let files = Files {
-                authority: None,
-                chain: files.cert,
-                key: files.key,
-            };
-            LiveConfig::open(files, EndOfTls::HttpServer, |identity| {
-                identity.server_config(&[b"h2", b"http/1.1"])
-            })
-        };
-        let tls = files.map(open).transpose()?;
+        let tls = files.map(HttpsFiles::load).transpose()?;
         Ok(Self { tls, ..self })
     }
 

@@ -448,6 +448,19 @@ fn https_client(trusted: reqwest::Certificate) -> reqwest::Client {
 }
 
 #[tokio::test]
+async fn a_check_of_a_certificate_fails_as_the_listener_does() {
+    let (signed, other) = (SelfSigned::new(), SelfSigned::new());
+    signed.files().check().unwrap();
+    let mixed = HttpsFiles {
+        key: other.files().key,
+        ..signed.files()
+    };
+    let checked = mixed.check().unwrap_err();
+    let bound = bind().await.with_certificate(Some(mixed));
+    assert_eq!(checked.to_string(), bound.unwrap_err().to_string());
+}
+
+#[tokio::test]
 async fn tls_is_terminated_for_both_versions_of_http_and_a_renewed_certificate_is_taken_up() {
     let signed = SelfSigned::new();
     let first = signed.renew();

@@ -37,7 +37,7 @@ use crate::post::Post;
 use crate::session::{SseSession, SseStreams, sse_digest};
 use crate::{Error, Gateway};
 
-use self::relay::MessageRelay;
+pub(crate) use self::relay::MessageRelay;
 
 /// Maximum time that a message waits until fewer messages of its session are in progress.
 const TURN: Duration = Duration::from_secs(30);

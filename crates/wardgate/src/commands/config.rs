@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 use wardgate_catalogue::Fault;
 use wardgate_console::SignInConfig;
-use wardgate_domain::mark_invisible;
-use wardgate_edge::{EdgeClient, Origins};
+use wardgate_domain::{Ambient, mark_invisible};
+use wardgate_edge::{Authenticator, EdgeClient, HttpsFiles, Origins};
+use wardgate_gateway::Gateway;
 use wardgate_policy::{PolicySet, ShadowConfig};
 
 use crate::Failure;
@@ -17,19 +18,20 @@ use crate::cli::{ConfigArgs, ConfigCommand, SchemaOf};
 use crate::commands::output::print_document;
 use crate::commands::up::UpSettings;
 use crate::commands::warnings;
+use crate::compose;
 use crate::config::{
     AgentWiring, ConsoleWiring, GatewayWiring, LocalIssuer, OperatorWiring, ServiceWiring,
     Settings, WitnessWiring, concurrency,
 };
 use crate::data_dir::DataDir;
 
-pub(crate) fn run(arguments: &ConfigArgs) -> Result<(), Failure> {
+pub(crate) async fn run(arguments: &ConfigArgs) -> Result<(), Failure> {
     match &arguments.command {
         ConfigCommand::Check(arguments) => {
             let settings = Settings::load(&arguments.file.config)?;
             check(&settings)?;
             if !arguments.alone {
-                warnings::print_warnings(&check_files(&settings)?);
+                warnings::print_warnings(&check_files(&settings).await?);
             }
             println!("ok");
         }
@@ -155,19 +157,14 @@ pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
     at(settings, "telemetry", telemetry.validate())?;
     if is_for_up(settings) {
         let up = UpSettings::from_settings(settings, &DataDir::at(Path::new("data")))?;
+        settings.listener("gateway")?;
         check_gateway(settings, &up.gateway)?;
         at(settings, "policy", up.policy.validate())?;
         at(settings, "audit", up.audit.validate())?;
         check_sign_in(
             settings,
             up.console.sign_in.as_ref(),
-            // The default public URL is the listening address.
-            Some(
-                up.gateway
-                    .public_url
-                    .as_deref()
-                    .unwrap_or("http://localhost"),
-            ),
+            Some(public_url_of_up(&up.gateway)),
         )?;
     } else {
         check_services(settings)?;
@@ -193,9 +190,28 @@ fn check_sign_in(
     at(settings, "console", checked)
 }
 
-/// Checks the files that the configuration names (catalogue, policies and assistants) as a start does, without opening any
-/// connection. Returns warnings: entries that nobody can reach, and faults of a candidate policy set.
-pub(crate) fn check_files(settings: &Settings) -> Result<Vec<Fault>, Failure> {
+/// Returns the URL at which browsers reach `wardgate up`. Without the setting it is the listening address, which only a start
+/// knows, so a local URL is returned instead.
+fn public_url_of_up(gateway: &wardgate_gateway::Config) -> &str {
+    gateway.public_url.as_deref().unwrap_or("http://localhost")
+}
+
+/// Checks the files that the configuration names as a start does, without opening any connection. Returns warnings: entries
+/// that nobody can reach, and faults of a candidate policy set.
+pub(crate) async fn check_files(settings: &Settings) -> Result<Vec<Fault>, Failure> {
+    let warnings = check_contents(settings)?;
+    let telemetry: wardgate_telemetry::Config = settings.optional("telemetry")?;
+    at(settings, "telemetry", telemetry.check_files())?;
+    if is_for_up(settings) {
+        check_edge_of_up(settings).await?;
+    } else {
+        check_separate_edges(settings).await?;
+    }
+    Ok(warnings)
+}
+
+/// Checks the catalogue, the policies and the assistants, and returns warnings about them.
+fn check_contents(settings: &Settings) -> Result<Vec<Fault>, Failure> {
     let mut policies = None;
     let mut faults_of_candidate = Vec::new();
     if settings.has("policy.policies") {
@@ -227,6 +243,86 @@ pub(crate) fn check_files(settings: &Settings) -> Result<Vec<Fault>, Failure> {
     }
     found.extend(faults_of_candidate);
     Ok(found)
+}
+
+/// Checks the files with which `wardgate up` authenticates callers, signs people in and terminates TLS.
+async fn check_edge_of_up(settings: &Settings) -> Result<(), Failure> {
+    let https = settings.listener("gateway")?.https;
+    check_https(settings, "gateway", https.as_ref())?;
+    let data = DataDir::at(Path::new("data"));
+    let UpSettings {
+        mut gateway,
+        console,
+        ..
+    } = UpSettings::from_settings(settings, &data)?;
+    if !settings.has("gateway.auth") {
+        // The files of the local issuer are in the data directory, and the start writes them.
+        gateway.auth.api_keys = None;
+        for issuer in &mut gateway.auth.issuers {
+            issuer.jwks = None;
+        }
+    }
+    let checked = Gateway::check_files(&gateway).await;
+    at(settings, "gateway", checked)?;
+    let public_url = public_url_of_up(&gateway);
+    check_sign_in_files(settings, console.sign_in.as_ref(), Some(public_url)).await
+}
+
+/// Checks the files with which separate services authenticate callers, sign people in and terminate TLS.
+async fn check_separate_edges(settings: &Settings) -> Result<(), Failure> {
+    if settings.has("gateway.links") {
+        let (gateway, wiring): (wardgate_gateway::Config, GatewayWiring) =
+            settings.service("gateway")?;
+        check_https(settings, "gateway", wiring.https.as_ref())?;
+        let checked = Gateway::check_files(&gateway).await;
+        at(settings, "gateway", checked)?;
+    }
+    if settings.has("policy") {
+        let policy: wardgate_policy::Config = settings.own_settings("policy", |_| {})?;
+        let checked = Authenticator::check_files(&policy.auth).await;
+        at(
+            settings,
+            "policy",
+            checked.map_err(wardgate_policy::Error::from),
+        )?;
+    }
+    if settings.has("agent.links") {
+        let (_, wiring): (wardgate_agent::Config, AgentWiring) = settings.service("agent")?;
+        check_https(settings, "agent", wiring.https.as_ref())?;
+        let checked = Authenticator::check_files(&wiring.auth).await;
+        at(settings, "agent", checked)?;
+    }
+    if settings.has("console") {
+        let wiring: ConsoleWiring = settings.wiring("console")?;
+        check_https(settings, "console", wiring.https.as_ref())?;
+        let checked = Authenticator::check_files(&wiring.auth).await;
+        at(settings, "console", checked)?;
+        let public_url = wiring.public_url.as_deref();
+        check_sign_in_files(settings, wiring.sign_in.as_ref(), public_url).await?;
+    }
+    Ok(())
+}
+
+/// Checks the certificate with which an edge terminates TLS, and its key.
+fn check_https(
+    settings: &Settings,
+    section: &str,
+    files: Option<&HttpsFiles>,
+) -> Result<(), Failure> {
+    let checked = files.map_or(Ok(()), HttpsFiles::check);
+    at(settings, section, checked)
+}
+
+/// Checks the client secret with which the console signs people in.
+async fn check_sign_in_files(
+    settings: &Settings,
+    sign_in: Option<&SignInConfig>,
+    public_url: Option<&str>,
+) -> Result<(), Failure> {
+    let opened = compose::console_sign_in(sign_in, public_url, &Ambient::system()).await;
+    let opened = opened.map_err(|error| settings.locate_error("console", error.as_ref()));
+    opened?;
+    Ok(())
 }
 
 /// Returns the faults because of which a candidate policy set would not decide. They do not prevent a start.

@@ -30,7 +30,7 @@ use crate::cli::{DoctorArgs, OutputFormat};
 use crate::commands::output::RowPrinter;
 
 pub(crate) async fn run(arguments: &DoctorArgs) -> Result<(), Failure> {
-    let (deployment, mut findings) = Deployment::from_args(arguments)?;
+    let (deployment, mut findings) = Deployment::from_args(arguments).await?;
     findings.extend(keys::examine(&deployment.keys));
     findings.extend(secrets::examine(&deployment.secrets));
     findings.extend(certificates::examine(&deployment.certificates));

@@ -89,6 +89,22 @@ async fn a_file_that_cannot_be_used_stops_the_start_with_its_name() {
 }
 
 #[tokio::test]
+async fn a_check_of_the_files_fails_as_the_start_does_and_requests_no_key_set() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let key = TestKey::ed25519();
+    let set = key_set(&[key.jwk("k")]);
+    let server = KeyServer::start(StatusCode::OK, set.clone()).await;
+    let issuers = vec![url_issuer(&server), file_issuer(file.path())];
+    let config = AuthConfig::of_issuers(issuers);
+    let checked = Authenticator::check_files(&config).await.unwrap_err();
+    let started = authenticator(file_issuer(file.path()), &TestClock::at(NOW)).await;
+    assert_eq!(checked.to_string(), started.err().unwrap().to_string());
+    std::fs::write(&file, set).unwrap();
+    Authenticator::check_files(&config).await.unwrap();
+    assert_eq!(server.requests(), 0);
+}
+
+#[tokio::test]
 async fn an_answer_that_is_too_large_or_points_elsewhere_is_not_a_key_set() {
     let key = TestKey::ed25519();
     let set = key_set(&[key.jwk("k")]);

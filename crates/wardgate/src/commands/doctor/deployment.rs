@@ -63,16 +63,16 @@ fn store_settings(store: Option<String>, database: DatabaseSettings) -> Option<S
 
 impl Deployment {
     /// Returns the deployment, and findings about its configuration.
-    pub(super) fn from_args(arguments: &DoctorArgs) -> Result<(Self, Vec<Finding>), Failure> {
+    pub(super) async fn from_args(arguments: &DoctorArgs) -> Result<(Self, Vec<Finding>), Failure> {
         let (mut deployment, findings) = match &arguments.config {
-            Some(file) => Self::from_config(file, arguments),
+            Some(file) => Box::pin(Self::from_config(file, arguments)).await,
             None => (Self::up(&arguments.data_dir)?, Vec::new()),
         };
         deployment.whole_record = arguments.whole_record;
         Ok((deployment, findings))
     }
 
-    fn from_config(file: &Path, arguments: &DoctorArgs) -> (Self, Vec<Finding>) {
+    async fn from_config(file: &Path, arguments: &DoctorArgs) -> (Self, Vec<Finding>) {
         let only = &arguments.service;
         let about = FindingSubject::new("configuration", file.display().to_string());
         let remedy =
@@ -86,7 +86,7 @@ impl Deployment {
             Err(error) => about.fail(error.to_string(), remedy),
         }];
         if config::is_for_up(&settings) {
-            findings.extend(files(&settings));
+            findings.extend(files(&settings).await);
             let (mut deployment, finding) = Self::configured_up(&settings, &arguments.data_dir);
             deployment
                 .secrets
@@ -520,9 +520,9 @@ impl Deployment {
 
 /// Checks the files that the configuration names: whether a start can use them, and which of their entries nobody can
 /// reach.
-fn files(settings: &Settings) -> Vec<Finding> {
-    let about = FindingSubject::new("files", "catalogue, policies, assistants");
-    match config::check_files(settings) {
+async fn files(settings: &Settings) -> Vec<Finding> {
+    let about = FindingSubject::new("files", "those that the configuration names");
+    match config::check_files(settings).await {
         Ok(warnings) if warnings.is_empty() => vec![about.ok("can be used")],
         Ok(warnings) => warnings
             .into_iter()
