@@ -12,6 +12,7 @@ use crate::classes::ClassReader;
 use crate::fault::{Fault, Faults, FieldReader};
 use crate::files::{AttachedFile, FileText, texts};
 use crate::offers::Offers;
+use crate::plan::ApprovedTool;
 use crate::scope::{Types, read_types};
 use crate::source::{SourceKind, SourceSettings, SourceVariables};
 use crate::tool::{Tool, ToolFile};
@@ -26,6 +27,7 @@ pub struct Catalogue {
     forms: Arc<ConfiguredForms>,
     version: Digest,
     imported: Vec<String>,
+    followed: Vec<String>,
     missing: Vec<String>,
     instructions: BTreeMap<String, String>,
     secret_files: Vec<AttachedFile>,
@@ -41,6 +43,12 @@ pub struct Imports {
     pub sources: Vec<String>,
     /// Names of those sources that do not answer.
     pub missing: Vec<String>,
+    /// Names of the sources whose lists of tools are compared with the lock file: those whose tools are imported, and those
+    /// whose tools must be approved before tools of the catalogue call them.
+    pub followed: Vec<String>,
+    /// For each source whose tools must be approved before tools of the catalogue call them, the approved ones, by the
+    /// server's own names.
+    pub called: BTreeMap<String, BTreeMap<String, ApprovedTool>>,
     /// The approved instructions of the servers, by source.
     pub instructions: BTreeMap<String, String>,
 }
@@ -181,6 +189,7 @@ impl Catalogue {
             sources,
             forms,
             imported: Vec::new(),
+            followed: Vec::new(),
             missing: Vec::new(),
             instructions: BTreeMap::new(),
             secret_files,
@@ -222,11 +231,15 @@ impl Catalogue {
     }
 
     /// Appends the tools of MCP servers to the tools of the catalogue. Their names must differ from those of the catalogue.
+    /// Removes the tools of the catalogue that call a tool which must be approved and is not.
     pub fn import(&mut self, imports: Imports) {
+        let called = &imports.called;
+        self.tools.retain_mut(|tool| tool.pin_upstream_tool(called));
         let forms = &self.forms;
         let tools = imports.tools.into_iter();
         self.tools.extend(tools.map(|tool| tool.with_forms(forms)));
         self.imported = imports.sources;
+        self.followed = imports.followed;
         self.missing = imports.missing;
         self.instructions = imports.instructions;
         let version = version(
@@ -257,6 +270,11 @@ impl Catalogue {
     /// Returns the names of the sources whose tools are imported.
     pub fn imported_sources(&self) -> &[String] {
         &self.imported
+    }
+
+    /// Returns the names of the sources whose lists of tools are compared with the lock file.
+    pub fn followed_sources(&self) -> &[String] {
+        &self.followed
     }
 
     /// Returns the approved instructions of servers, by source.

@@ -19,7 +19,7 @@ use crate::execute::{Execution, is_execute};
 use crate::fault::{Faults, FieldReader, FilePosition};
 use crate::limits::read_limits;
 use crate::name::{MAX_NAME, is_name};
-use crate::plan::Plan;
+use crate::plan::{ApprovedTool, McpTarget, Plan};
 use crate::result_shape::{MaxRows, ResultShape, Shape};
 use crate::schema;
 use crate::scope::{Scope, Types};
@@ -91,6 +91,37 @@ impl Tool {
     pub(crate) fn with_forms(self, forms: &Arc<ConfiguredForms>) -> Self {
         let result = self.result.with_forms(forms);
         Self { result, ..self }
+    }
+
+    /// Restricts a tool that calls a tool of an MCP server to the approved definition of the latter. `called` contains the
+    /// approved tools of each source whose tools must be approved, by the server's own names. Returns whether the tool can be
+    /// offered.
+    pub(crate) fn pin_upstream_tool(
+        &mut self,
+        called: &BTreeMap<String, BTreeMap<String, ApprovedTool>>,
+    ) -> bool {
+        let Plan::Mcp(plan) = &mut self.plan else {
+            return true;
+        };
+        let McpTarget::Tool {
+            name,
+            pin,
+            required,
+            ..
+        } = &mut plan.target
+        else {
+            return true;
+        };
+        let Some(approved) = called.get(&plan.source.name) else {
+            return true;
+        };
+        let Some(approved) = approved.get(name.as_str()) else {
+            return false;
+        };
+        *pin = Some(Arc::clone(&approved.pin));
+        required.clone_from(&approved.required);
+        self.required.clone_from(&approved.required);
+        true
     }
 
     /// Returns the facts about the tool that the policy needs.

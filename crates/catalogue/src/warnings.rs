@@ -2,7 +2,7 @@
 
 use wardgate_domain::ColumnClass;
 
-use crate::{Catalogue, Fault, Tool};
+use crate::{Catalogue, Fault, PinMode, Pins, SourceKind, Tool};
 
 impl Catalogue {
     /// Returns warnings about settings that are valid but have no effect that their author can have intended.
@@ -17,6 +17,49 @@ impl Catalogue {
     pub fn unclassified_columns(&self) -> Vec<Fault> {
         let tools = self.tools().iter();
         tools.filter_map(Tool::unclassified_columns).collect()
+    }
+
+    /// Returns a warning for each tool that calls a tool of an MCP server without an entry in the lock file, `pins`. A source
+    /// with `pins: first_use` needs no entries until the first one is written.
+    #[must_use]
+    pub fn unpinned_tools(&self, pins: &Pins) -> Vec<Fault> {
+        let tools = self.tools().iter();
+        tools
+            .filter_map(|tool| self.warn_of_unpinned(tool, pins))
+            .collect()
+    }
+
+    fn warn_of_unpinned(&self, tool: &Tool, pins: &Pins) -> Option<Fault> {
+        let (source, called) = (tool.source()?, tool.plan().upstream_tool()?);
+        if pins.approved_definition(source, called).is_some() {
+            return None;
+        }
+        let name = &tool.facts().name;
+        let problem = if pins.knows(source) {
+            format!(
+                "tool `{name}` is not offered, because `tools.lock` has no entry for the tool `{called}` of source `{source}`"
+            )
+        } else if self.trusts_first_use(source) {
+            return None;
+        } else {
+            format!(
+                "tool `{name}` calls the tool `{called}` of source `{source}`, which has no entry in `tools.lock`, so its \
+                 definition is not compared with an approved one"
+            )
+        };
+        let fix =
+            format!("run `wardgate tools approve --source {source}` to review and approve it");
+        tool.warning(problem, fix)
+    }
+
+    /// Returns whether the tools of `source` are approved when they are first seen.
+    fn trusts_first_use(&self, source: &str) -> bool {
+        let mut sources = self.sources().iter();
+        sources.any(|it| {
+            let kind = &it.kind;
+            it.name == source
+                && matches!(kind, SourceKind::Mcp(mcp) if mcp.pins == PinMode::FirstUse)
+        })
     }
 }
 
@@ -111,6 +154,9 @@ impl Tool {
 mod tests {
     use std::collections::BTreeMap;
     use std::path::PathBuf;
+
+    use wardgate_domain::Timestamp;
+    use wardgate_mcp_client::CanonicalDefinition;
 
     use super::*;
     use crate::FileText;
@@ -249,5 +295,48 @@ mod tests {
         assert_eq!(catalogue(&both, classes).warnings().len(), 1);
         let other = statement("zone = :zone AND label <> '{other}:x'");
         assert!(catalogue(&other, classes).warnings().is_empty());
+    }
+
+    #[test]
+    fn p9_a_tool_whose_call_is_not_compared_with_the_lock_file_is_named_with_the_command() {
+        let text = "sources:\n  up: { type: mcp, command: [none] }\ntools:\n\
+            \x20 - { name: own, input_schema: {}, execute: { type: mcp, source: up, tool: read } }\n\
+            \x20 - { name: page, input_schema: {}, execute: { type: mcp, source: up, resource: 'file:///a' } }\n";
+        let found = |text: &str, pins: &Pins| {
+            let file = FileText {
+                path: PathBuf::from("tools.yaml"),
+                text: text.to_owned(),
+            };
+            let catalogue = Catalogue::parse(&[file], &BTreeMap::new()).unwrap();
+            format_faults(&catalogue.unpinned_tools(pins))
+        };
+        let fix = "run `wardgate tools approve --source up` to review and approve it";
+        assert_eq!(
+            found(text, &Pins::default()),
+            [format!(
+                "tools.yaml:4:13: tool `own` calls the tool `read` of source `up`, which has no entry in `tools.lock`, \
+                 so its definition is not compared with an approved one; {fix}"
+            )]
+        );
+        let mut pins = Pins::default();
+        let mut approve = |name: &str| {
+            let definition = format!(r#"{{"name":"{name}","inputSchema":{{"type":"object"}}}}"#);
+            let definition = CanonicalDefinition::parse_tool(&definition).unwrap();
+            pins.approve("up", definition, "alice", Timestamp::from_seconds(0));
+            pins.clone()
+        };
+        let other = approve("list");
+        let both = approve("read");
+        assert_eq!(
+            found(text, &other),
+            [format!(
+                "tools.yaml:4:13: tool `own` is not offered, because `tools.lock` has no entry for the tool `read` of \
+                 source `up`; {fix}"
+            )]
+        );
+        assert_eq!(found(text, &both), Vec::<String>::new());
+        let trusting = text.replace("[none]", "[none], pins: first_use");
+        assert_eq!(found(&trusting, &Pins::default()), Vec::<String>::new());
+        assert_eq!(found(&trusting, &other).len(), 1);
     }
 }

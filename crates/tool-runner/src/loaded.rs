@@ -222,6 +222,7 @@ impl LoadedCatalogue {
         previous: Option<&Self>,
     ) -> Result<Self, Error> {
         let imported = catalogue.imported_sources().to_vec();
+        let followed = catalogue.followed_sources().to_vec();
         let missing = catalogue.missing_sources().to_vec();
         let instructions = catalogue.instructions().clone();
         let secret_files = catalogue.secret_files().to_vec();
@@ -262,7 +263,7 @@ impl LoadedCatalogue {
             tools: tools.iter().map(known_tool).collect(),
             toolsets: toolsets.clone(),
         });
-        let upstreams = imported
+        let upstreams = followed
             .into_iter()
             .map(|name| Ok((name.clone(), sources.mcp(&name)?)))
             .collect::<Result<_, Error>>()?;
@@ -400,7 +401,7 @@ impl LoadedCatalogue {
         server.is_some_and(|server| server.observed_server().borrow().has_tasks)
     }
 
-    /// Returns the MCP servers whose tools are imported, by the names of their sources.
+    /// Returns the MCP servers whose lists of tools are compared with the lock file, by the names of their sources.
     pub(crate) fn upstreams(&self) -> &BTreeMap<String, Arc<Upstream>> {
         &self.upstreams
     }

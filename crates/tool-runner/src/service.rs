@@ -44,15 +44,14 @@ use crate::call::{self, CallEnd, CallRequest};
 use crate::connections as grants;
 use crate::execution_log::{ExecutionLog, held_until};
 use crate::get_content::{self, ContentQuery};
-use crate::imported::{Importer, check_lock};
+use crate::imported::{Importer, load_lock};
 use crate::loaded::{Keys, LoadedCatalogue, SharedState};
 use crate::replicas::{self, Dial, Replicas};
 use crate::store::{SealingKey, ToolRunnerStore};
 use crate::switchboard::{Switchboard, Switches, switch_record};
 use crate::watch_resources::{self, InForce, WatchRequest};
 use crate::{Config, Error};
-use wardgate_catalogue::Catalogue;
-use wardgate_catalogue::Files;
+use wardgate_catalogue::{Catalogue, Files, Pins};
 use wardgate_egress::Person;
 use wardgate_mcp_client::Upstream;
 
@@ -131,12 +130,12 @@ pub async fn service(
 
 /// Reads and checks what [`service`] would load, which is the catalogue and its lock file, without connecting to
 /// anything.
-pub fn check(config: &Config) -> Result<Catalogue, Error> {
+pub fn check(config: &Config) -> Result<(Catalogue, Pins), Error> {
     config.check()?;
     let catalogue =
         Catalogue::load(&config.catalogue, &config.variables).map_err(Error::Catalogue)?;
-    check_lock(&config.catalogue)?;
-    Ok(catalogue)
+    let pins = load_lock(&config.catalogue)?;
+    Ok((catalogue, pins))
 }
 
 /// Loads the catalogue, creates the runner, and starts the tasks that follow its files and switches.

@@ -35,6 +35,7 @@ impl UpstreamOffer<'_> {
             shown: EscapedText::short(&format!("{}{name}", self.prefix)).to_string(),
             definition,
             judged,
+            is_configured: false,
         }
     }
 }
@@ -44,12 +45,15 @@ impl UpstreamOffer<'_> {
 pub struct JudgedTool {
     /// The upstream's name of the tool, safe to display.
     pub name: String,
-    /// The name of the tool that clients see, safe to display.
+    /// The name of the tool that clients see, safe to display. If a tool of `tools.yaml` calls this tool, it is the name of
+    /// the tool of `tools.yaml`.
     pub shown: String,
     /// The current definition, or `None` if it is missing or cannot be read.
     pub definition: Option<CanonicalDefinition>,
     /// The judgement of the tool.
     pub judged: PinJudgement,
+    /// Whether a tool of `tools.yaml` calls this tool, and it is judged for that tool. Otherwise it is imported.
+    pub is_configured: bool,
 }
 
 /// The judgement of a tool. Only approved tools are offered to clients.
@@ -108,7 +112,8 @@ impl JudgedTool {
     pub fn is_pending(&self) -> bool {
         match self.judged {
             PinJudgement::New { .. } | PinJudgement::Drifted { .. } => self.definition.is_some(),
-            PinJudgement::Gone => true,
+            // The entry of a tool that `tools.yaml` uses is kept, so that a later tool of that name is compared with it.
+            PinJudgement::Gone => !self.is_configured,
             PinJudgement::Approved | PinJudgement::Refused { .. } => false,
         }
     }
@@ -122,12 +127,15 @@ impl JudgedTool {
     }
 }
 
-/// Displays the grade, the judgement and the name of the tool, then its reasons with one per line.
+/// Displays the grade, the judgement and the names of the tool, then its reasons with one per line.
 impl fmt::Display for JudgedTool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { shown, judged, .. } = self;
         let grade = judged.grade().map_or("-", Grade::as_str);
         write!(f, "{grade:<10} {:<9} {shown}", judged.as_str())?;
+        if self.is_configured {
+            write!(f, " (calls `{}`)", self.name)?;
+        }
         match judged {
             PinJudgement::Approved | PinJudgement::Gone => writeln!(f),
             PinJudgement::Refused { reason } => writeln!(f, ": {reason}"),
@@ -194,6 +202,65 @@ impl Pins {
         judged
     }
 
+    /// Judges the tools of `source` that tools of `tools.yaml` call, in the order of the names of the latter. `called` contains
+    /// the upstream's names, by the names of the tools that call them; `definitions` are those that the upstream sent, each
+    /// one JSON object.
+    pub fn judge_called(
+        &self,
+        source: &str,
+        called: &BTreeMap<String, String>,
+        definitions: &[&str],
+    ) -> Vec<JudgedTool> {
+        if called.is_empty() {
+            return Vec::new();
+        }
+        let mut offered: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+        for &text in definitions {
+            offered.entry(name_in(text)).or_default().push(text);
+        }
+        let judge = |(caller, name): (&String, &String)| {
+            let texts = offered.get(name).map_or(&[][..], Vec::as_slice);
+            let (definition, judged) = self.judge_called_tool(source, name, texts);
+            JudgedTool {
+                name: EscapedText::short(name).to_string(),
+                shown: EscapedText::short(caller).to_string(),
+                definition,
+                judged,
+                is_configured: true,
+            }
+        };
+        called.iter().map(judge).collect()
+    }
+
+    /// Judges the tool `name` of `source`, for which the upstream sent the definitions `texts`.
+    fn judge_called_tool(
+        &self,
+        source: &str,
+        name: &str,
+        texts: &[&str],
+    ) -> (Option<CanonicalDefinition>, PinJudgement) {
+        let pinned = self.approved_definition(source, name);
+        let text = match texts {
+            [] if pinned.is_some() => return (None, PinJudgement::Gone),
+            [] => {
+                let name = EscapedText::short(name);
+                let reason = format!(
+                    "`tools.lock` has no entry for the tool `{name}`, and its server has not listed it"
+                );
+                return (None, refusal(reason));
+            }
+            [text] => text,
+            _ => return (None, refusal("several tools have this name".to_owned())),
+        };
+        match CanonicalDefinition::parse_tool(text) {
+            Ok(definition) => {
+                let verdict = judge_against(pinned, &definition);
+                (Some(definition), verdict)
+            }
+            Err(bad) => (None, refusal(bad.to_string())),
+        }
+    }
+
     /// Judges the instructions of the server of `source`.
     pub fn judge_instructions(&self, source: &str, text: &str) -> JudgedTool {
         let definition = CanonicalDefinition::of_instructions(text);
@@ -204,6 +271,7 @@ impl Pins {
             shown: EscapedText::short(&format!("{source} {INSTRUCTIONS}")).to_string(),
             definition: Some(definition),
             judged,
+            is_configured: false,
         }
     }
 }

@@ -30,11 +30,12 @@ pub enum McpTarget {
     Tool {
         /// The server's own name.
         name: String,
-        /// The approved definition of an imported tool, which is called only if the server still offers that definition.
+        /// The approved definition of the tool, which is called only if the server still offers that definition. `None` for a
+        /// tool of `tools.yaml` whose source has no entry in the lock file.
         pin: Option<Arc<ToolFingerprint>>,
         /// The arguments of the call.
         arguments: SentArguments,
-        /// The capabilities that a client must have for the server to offer it the imported tool.
+        /// The capabilities that a client must have for the server to offer it the tool.
         required: RequiredCapabilities,
     },
     /// A resource, requested with `resources/read`.
@@ -49,6 +50,15 @@ pub enum McpTarget {
         /// The arguments of the prompt.
         arguments: SentArguments,
     },
+}
+
+/// An approved tool of an MCP server that a tool of the catalogue calls.
+#[derive(Debug, Clone)]
+pub struct ApprovedTool {
+    /// The approved definition.
+    pub pin: Arc<ToolFingerprint>,
+    /// The capabilities that a client must have for the server to offer it the tool.
+    pub required: RequiredCapabilities,
 }
 
 impl McpPlan {

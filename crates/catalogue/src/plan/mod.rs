@@ -23,7 +23,7 @@ pub use command::{Argv, CommandPlan, OutputFormat};
 pub use grpc::GrpcPlan;
 pub use http::{BodyTemplate, HeaderTemplates, HttpPlan, PairTemplates, PathTemplate};
 pub use jsonrpc::{JsonRpcDialect, JsonRpcPlan};
-pub use mcp::{McpPlan, McpTarget};
+pub use mcp::{ApprovedTool, McpPlan, McpTarget};
 pub use query::{QueryInterface, QueryPlan};
 pub use sql::SqlPlan;
 
@@ -92,6 +92,18 @@ impl Plan {
             Self::JsonRpc(plan) => Some(&plan.source),
             Self::Mcp(plan) => Some(&plan.source),
             Self::Sql(plan) => Some(&plan.source),
+        }
+    }
+
+    /// Returns the MCP server's own name of the tool that the plan calls, or `None` if it calls no tool of an MCP server.
+    #[must_use]
+    pub fn upstream_tool(&self) -> Option<&str> {
+        match self {
+            Self::Mcp(McpPlan {
+                target: McpTarget::Tool { name, .. },
+                ..
+            }) => Some(name),
+            _ => None,
         }
     }
 

@@ -8,13 +8,14 @@ use wardgate_domain::Digest;
 use wardgate_mcp_client::CanonicalDefinition;
 use wardgate_telemetry::names;
 
-use super::importing::ImportedSource;
+use super::importing::PinnedSource;
 use super::recorder::{ITSELF, Recorder};
 use wardgate_catalogue::{Grade, JudgedTool, PinJudgement, Pins};
 
-/// The approval state of each tool when it was last judged, by source and by the server's own name for the tool.
+/// The approval state of each tool when it was last judged, by source, by whether a tool of the catalogue calls it, and by
+/// the name that clients see.
 #[derive(Default)]
-pub(super) struct ApprovalStates(BTreeMap<(String, String), ApprovalState>);
+pub(super) struct ApprovalStates(BTreeMap<(String, bool, String), ApprovalState>);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct ApprovalState {
@@ -26,13 +27,13 @@ impl ApprovalStates {
     /// Stores the latest judgements. Each change is logged and recorded.
     pub(super) fn update(
         &mut self,
-        importing: &[ImportedSource],
+        sources: &[PinnedSource],
         judged: &[Vec<JudgedTool>],
         pins: &Pins,
         recorder: &Recorder,
     ) {
         let mut states = BTreeMap::new();
-        for (source, judged) in importing.iter().zip(judged) {
+        for (source, judged) in sources.iter().zip(judged) {
             let kept_out = judged
                 .iter()
                 .filter(|tool| is_kept_out(&tool.judged))
@@ -41,7 +42,7 @@ impl ApprovalStates {
             gauge!(names::QUARANTINED_TOOLS, "upstream" => source.name.clone())
                 .set(kept_out as f64);
             for tool in judged {
-                let key = (source.name.clone(), tool.name.clone());
+                let key = (source.name.clone(), tool.is_configured, tool.shown.clone());
                 let state = ApprovalState {
                     state: tool.judged.as_str(),
                     digest: tool.definition.as_ref().map(CanonicalDefinition::digest),
@@ -105,7 +106,7 @@ fn log_change(upstream: &str, tool: &JudgedTool, at_first_sight: bool) {
 }
 
 fn record(
-    source: &ImportedSource,
+    source: &PinnedSource,
     tool: &JudgedTool,
     at_first_sight: bool,
     pins: &Pins,

@@ -1,4 +1,4 @@
-//! Selects the sources whose tools are imported, and judges each tool against its pin.
+//! Selects the sources whose tools are imported or called by tools of the catalogue, and judges each tool against its pin.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -49,19 +49,23 @@ impl FromIterator<String> for List {
     }
 }
 
-/// A source whose tools are imported.
-pub(super) struct ImportedSource {
+/// A source with tools that are imported or that tools of the catalogue call.
+pub(super) struct PinnedSource {
     pub(super) name: String,
     pub(super) settings: McpSettings,
+    /// Whether tools of the source are imported.
+    pub(super) is_imported: bool,
     /// The server's own names of the tools to import, or `None` to import all tools.
     only: Option<BTreeSet<String>>,
+    /// The server's own names of the tools that tools of the catalogue call, by the names of the latter.
+    called: BTreeMap<String, String>,
 }
 
-impl ImportedSource {
-    /// Returns the sources whose tools are imported, sorted by name. If the file does not say whether to import a
-    /// server's tools, a server with individually configured tools is left out.
+impl PinnedSource {
+    /// Returns the sources with tools that are imported or that tools of the catalogue call, sorted by name. If the file does
+    /// not say whether to import a server's tools, those of a server with individually configured tools are not imported.
     pub(super) fn from_catalogue(catalogue: &Catalogue) -> Vec<Self> {
-        let mut importing = Vec::new();
+        let mut sources = Vec::new();
         for source in catalogue.sources() {
             let SourceKind::Mcp(settings) = &source.kind else {
                 continue;
@@ -70,19 +74,37 @@ impl ImportedSource {
                 let mut tools = catalogue.tools().iter();
                 tools.any(|tool| tool.source() == Some(&source.name))
             };
-            let only = match &settings.offered {
-                Some(OfferedSelection::None) => continue,
-                None if is_used() => continue,
-                Some(OfferedSelection::Named(names)) => Some(names.iter().cloned().collect()),
-                Some(OfferedSelection::All) | None => None,
+            let is_imported = match &settings.offered {
+                Some(selection) => *selection != OfferedSelection::None,
+                None => !is_used(),
             };
-            importing.push(Self {
+            let called = catalogue.tools().iter().filter_map(|tool| {
+                let called = tool.plan().upstream_tool()?;
+                let is_own = tool.source() == Some(&source.name);
+                is_own.then(|| (tool.facts().name.to_string(), called.to_owned()))
+            });
+            let called: BTreeMap<_, _> = called.collect();
+            if !is_imported && called.is_empty() {
+                continue;
+            }
+            sources.push(Self {
                 name: source.name.clone(),
                 settings: McpSettings::clone(settings),
-                only,
+                is_imported,
+                only: match &settings.offered {
+                    Some(OfferedSelection::Named(names)) => Some(names.iter().cloned().collect()),
+                    _ => None,
+                },
+                called,
             });
         }
-        importing
+        sources
+    }
+
+    /// Returns whether the tools of the source must equal their pins: all imported ones and, once anything of the source has
+    /// been approved or if it is approved when it is first seen, also those that tools of the catalogue call.
+    pub(super) fn is_compared(&self, pins: &Pins) -> bool {
+        self.is_imported || self.trusts_first_use() || pins.knows(&self.name)
     }
 
     /// Returns whether the tools of the source are approved when they are first seen, provided that nothing of the
@@ -105,9 +127,10 @@ fn approved_list(pins: &Pins, source: &str) -> List {
     }
 }
 
-/// Judges the tools and the instructions of each source. A source without a list is assumed to offer what was approved.
+/// Judges the imported tools and the instructions of each source, and the tools that tools of the catalogue call. A source
+/// without a list is assumed to offer what was approved.
 pub(super) fn judge(
-    importing: &[ImportedSource],
+    sources: &[PinnedSource],
     catalogue: &Catalogue,
     pins: &Pins,
     list: impl Fn(&str) -> Option<List>,
@@ -117,23 +140,27 @@ pub(super) fn judge(
         aliases.chain([tool.facts().name.as_str()])
     });
     let mut names = Names::of_configured(configured);
-    for source in importing {
+    for source in sources.iter().filter(|it| it.is_imported) {
         pins.claim(&source.name, &source.settings.prefix, &mut names);
     }
     let mut judged = Vec::new();
-    for source in importing {
+    for source in sources {
         let list = list(&source.name).unwrap_or_else(|| approved_list(pins, &source.name));
         let definitions: Vec<&str> = list.tools.iter().map(String::as_str).collect();
-        let offer = UpstreamOffer {
-            source: &source.name,
-            prefix: &source.settings.prefix,
-            only: source.only.as_ref(),
-            definitions: &definitions,
-        };
-        let mut tools = pins.judge(offer, &mut names);
-        if let Some(text) = &list.instructions {
-            tools.push(pins.judge_instructions(&source.name, text));
+        let mut tools = Vec::new();
+        if source.is_imported {
+            let offer = UpstreamOffer {
+                source: &source.name,
+                prefix: &source.settings.prefix,
+                only: source.only.as_ref(),
+                definitions: &definitions,
+            };
+            tools = pins.judge(offer, &mut names);
+            if let Some(text) = &list.instructions {
+                tools.push(pins.judge_instructions(&source.name, text));
+            }
         }
+        tools.extend(pins.judge_called(&source.name, &source.called, &definitions));
         judged.push(tools);
     }
     judged

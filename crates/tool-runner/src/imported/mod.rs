@@ -1,4 +1,4 @@
-//! Imports the tools of MCP servers into the catalogue.
+//! Imports the tools of MCP servers into the catalogue, and pins those that tools of the catalogue call.
 //!
 //! ```text
 //!   follow ──▶ roster ─┐                  ┌▶ approved: in the catalogue, as pinned
@@ -10,6 +10,9 @@
 //! A server that has not answered yet is assumed to offer what was approved, so the list is complete from the start. A
 //! server that becomes unavailable keeps its last list. Meanwhile calls of its tools fail, and lists name the server as
 //! missing.
+//!
+//! A tool of the catalogue that calls a tool of a server is judged by the pin of the latter, under its own name, and kept out
+//! like an imported tool. Only while the lock file has no entry of its source, it is neither judged nor kept out.
 
 mod approval_state;
 mod importing;
@@ -28,12 +31,13 @@ use wardgate_rpc::client::AuditClient;
 
 use crate::Error;
 use crate::following::{Followers, Roster, ServerListing};
+use wardgate_catalogue::plan::ApprovedTool;
 use wardgate_catalogue::{Catalogue, Imports, Tool, lock_path};
 use wardgate_catalogue::{Grade, JudgedTool, PinJudgement, Pins};
 use wardgate_mcp_client::{Upstream, UpstreamError};
 
 use approval_state::ApprovalStates;
-use importing::{ImportedSource, List};
+use importing::{List, PinnedSource};
 use recorder::{ITSELF, Recorder};
 
 pub use review::{NotApproved, Review, ReviewedUpstream, Selection};
@@ -41,14 +45,13 @@ pub use review::{NotApproved, Review, ReviewedUpstream, Selection};
 /// Name of the approver of the tools that a source with `pins: first_use` offers.
 const FIRST_USE: &str = "first use";
 
-/// Reads and checks the lock file next to `catalogue`, if it exists.
-pub(crate) fn check_lock(catalogue: &Path) -> Result<(), Error> {
+/// Reads and checks the lock file next to `catalogue`. A missing file is equivalent to an empty one.
+pub(crate) fn load_lock(catalogue: &Path) -> Result<Pins, Error> {
     let pins = Pins::load(&lock_path(catalogue));
-    pins.map(drop)
-        .map_err(|fault| Error::Catalogue(vec![fault]))
+    pins.map_err(|fault| Error::Catalogue(vec![fault]))
 }
 
-/// Imports the approved tools of MCP servers into the catalogue.
+/// Imports the approved tools of MCP servers into the catalogue, and pins those that tools of the catalogue call.
 pub(crate) struct Importer {
     lock: PathBuf,
     ambient: Ambient,
@@ -81,6 +84,8 @@ struct ImportState {
     approval_states: ApprovalStates,
     /// The tools that toolsets name and no server offers.
     absent: BTreeSet<String>,
+    /// The warnings about tools of the catalogue that call tools without an entry in the lock file.
+    unpinned: BTreeSet<String>,
     /// The digest of the lock file in force.
     lock: Option<Digest>,
 }
@@ -105,29 +110,38 @@ impl Importer {
         self.roster.changes()
     }
 
-    /// Adds the approved tools to `catalogue`. `lock` is the text of the lock file, or empty if there is none.
+    /// Adds the approved tools to `catalogue`, and removes the tools that call unapproved tools of a source with entries in the
+    /// lock file. `lock` is the text of the lock file, or empty if there is none.
     pub(crate) fn import(&self, catalogue: &mut Catalogue, lock: &str) -> Result<(), Error> {
         let mut pins = match lock {
             "" => Pins::default(),
             text => Pins::parse(&self.lock, text).map_err(|fault| Error::Catalogue(vec![fault]))?,
         };
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let importing = ImportedSource::from_catalogue(catalogue);
+        let mut sources = PinnedSource::from_catalogue(catalogue);
+        sources.retain(|source| source.is_compared(&pins));
         let judge = |pins: &Pins| {
             let list = |source: &str| self.roster.list(source);
-            importing::judge(&importing, catalogue, pins, list)
+            importing::judge(&sources, catalogue, pins, list)
         };
-        for source in importing.iter().filter(|it| it.trusts_first_use()) {
+        for source in sources.iter().filter(|it| it.trusts_first_use()) {
             pins.adopt(&source.name, &state.first_seen);
         }
         let mut judged = judge(&pins);
-        if self.see_first(&importing, &judged, &mut pins, &mut state.first_seen) {
+        if self.see_first(&sources, &judged, &mut pins, &mut state.first_seen) {
             judged = judge(&pins);
         }
         let mut tools = Vec::new();
         let mut instructions = BTreeMap::new();
-        for (source, judged) in importing.iter().zip(&mut judged) {
+        let mut called = BTreeMap::new();
+        for (source, judged) in sources.iter().zip(&mut judged) {
             let required = self.roster.list(&source.name).unwrap_or_default().required;
+            if pins.knows(&source.name) {
+                let approved = collect_called_tools(&source.name, judged, &pins, &required);
+                called.insert(source.name.clone(), approved);
+            } else {
+                judged.retain(|tool| !tool.is_configured);
+            }
             tools.extend(import_approved_tools(source, judged, &pins, &required));
             let said = judged
                 .iter()
@@ -144,17 +158,24 @@ impl Importer {
         }
         state
             .approval_states
-            .update(&importing, &judged, &pins, &self.recorder);
+            .update(&sources, &judged, &pins, &self.recorder);
+        let unpinned = catalogue.unpinned_tools(&pins);
+        let unpinned: BTreeSet<_> = unpinned.iter().map(ToString::to_string).collect();
+        for warning in unpinned.difference(&state.unpinned) {
+            warn!("{warning}");
+        }
+        state.unpinned = unpinned;
         let missing = self.roster.missing_servers();
+        let imported = sources.iter().filter(|it| it.is_imported);
+        let imported: Vec<_> = imported.map(|it| it.name.clone()).collect();
+        let missing = imported.iter().filter(|&name| missing.contains(name));
         catalogue.import(Imports {
             tools,
             instructions,
-            missing: importing
-                .iter()
-                .filter(|it| missing.contains(&it.name))
-                .map(|it| it.name.clone())
-                .collect(),
-            sources: importing.into_iter().map(|it| it.name).collect(),
+            called,
+            missing: missing.cloned().collect(),
+            sources: imported,
+            followed: sources.into_iter().map(|it| it.name).collect(),
         });
         let absent = catalogue.absent();
         for tool in absent.difference(&state.absent) {
@@ -173,13 +194,13 @@ impl Importer {
     /// tools. Returns whether it approved any.
     fn see_first(
         &self,
-        importing: &[ImportedSource],
+        sources: &[PinnedSource],
         judged: &[Vec<JudgedTool>],
         pins: &mut Pins,
         first_seen: &mut Pins,
     ) -> bool {
         let mut any = false;
-        for (source, judged) in importing.iter().zip(judged) {
+        for (source, judged) in sources.iter().zip(judged) {
             if !source.trusts_first_use() || pins.knows(&source.name) {
                 continue;
             }
@@ -205,7 +226,7 @@ impl Importer {
 /// Returns the tools of `source` that can be offered, as they are pinned. An approved tool that cannot be imported is
 /// marked as refused.
 fn import_approved_tools(
-    source: &ImportedSource,
+    source: &PinnedSource,
     judged: &mut [JudgedTool],
     pins: &Pins,
     required: &BTreeMap<String, RequiredCapabilities>,
@@ -214,7 +235,7 @@ fn import_approved_tools(
     let none = RequiredCapabilities::default();
     for tool in judged
         .iter_mut()
-        .filter(|tool| tool.judged == PinJudgement::Approved)
+        .filter(|tool| tool.judged == PinJudgement::Approved && !tool.is_configured)
     {
         let Some(pinned) = pins.approved_definition(&source.name, &tool.name) else {
             continue;
@@ -226,6 +247,28 @@ fn import_approved_tools(
         }
     }
     tools
+}
+
+/// Returns the approved tools of `source` that tools of the catalogue call, by the server's own names.
+fn collect_called_tools(
+    source: &str,
+    judged: &[JudgedTool],
+    pins: &Pins,
+    required: &BTreeMap<String, RequiredCapabilities>,
+) -> BTreeMap<String, ApprovedTool> {
+    let called = judged
+        .iter()
+        .filter(|tool| tool.judged == PinJudgement::Approved && tool.is_configured);
+    let called = called.filter_map(|tool| {
+        let name = tool.definition.as_ref()?.name();
+        let pinned = pins.approved_definition(source, name)?;
+        let approved = ApprovedTool {
+            pin: Arc::new(pinned.fingerprint()),
+            required: required.get(name).cloned().unwrap_or_default(),
+        };
+        Some((name.to_owned(), approved))
+    });
+    called.collect()
 }
 
 #[cfg(test)]

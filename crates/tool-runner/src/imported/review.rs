@@ -10,7 +10,8 @@ use tokio::time::Instant;
 use wardgate_domain::{Ambient, Digest, RequiredCapabilities, Timestamp};
 use wardgate_mcp_client::CanonicalDefinition;
 
-use super::importing::{self, ImportedSource, List};
+use super::importing::{self, List, PinnedSource};
+use super::load_lock;
 use crate::Error;
 use crate::executor::Sources;
 use crate::platform::Platform;
@@ -33,7 +34,7 @@ pub struct ReviewedUpstream {
     pub source: String,
     /// The reason why the upstream's tools are not known, or `None` if the upstream answered.
     pub unreachable: Option<String>,
-    /// The tools, sorted by name.
+    /// The imported tools, sorted by name, then those that tools of the catalogue call.
     pub tools: Vec<JudgedTool>,
 }
 
@@ -51,8 +52,8 @@ pub enum Selection {
 /// The reason why nothing was approved.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotApproved {
-    /// The catalogue has no source of that name, or the tools of the source are not imported.
-    #[error("no tools are imported from a source `{0}`")]
+    /// The catalogue has no source of that name, or the tools of the source are neither imported nor called.
+    #[error("no tools of a source `{0}` are imported or called")]
     NoSource(String),
     /// The upstream did not answer.
     #[error("source `{0}`: {1}")]
@@ -74,20 +75,20 @@ impl Review {
     ) -> Result<Self, Error> {
         let catalogue = Catalogue::load(path, variables).map_err(Error::Catalogue)?;
         let lock = lock_path(path);
-        let pins = Pins::load(&lock).map_err(|fault| Error::Catalogue(vec![fault]))?;
-        let importing = ImportedSource::from_catalogue(&catalogue);
-        let answers = fetch_lists(&catalogue, &importing, ambient).await?;
-        let judged = importing::judge(&importing, &catalogue, &pins, |source| {
+        let pins = load_lock(path)?;
+        let sources = PinnedSource::from_catalogue(&catalogue);
+        let answers = fetch_lists(&catalogue, &sources, ambient).await?;
+        let judged = importing::judge(&sources, &catalogue, &pins, |source| {
             answers.get(source)?.as_ref().ok().cloned()
         });
-        let reviewed = |(source, mut tools): (&ImportedSource, Vec<JudgedTool>)| {
+        let reviewed = |(source, mut tools): (&PinnedSource, Vec<JudgedTool>)| {
             let unreachable = answers
                 .get(&source.name)
                 .and_then(|answer| answer.clone().err());
             if unreachable.is_some() {
                 tools.clear();
             }
-            for tool in &mut tools {
+            for tool in tools.iter_mut().filter(|tool| !tool.is_configured) {
                 let definition = tool.definition.as_ref();
                 let imported = definition.filter(|it| it.instructions().is_none());
                 let required = RequiredCapabilities::default();
@@ -103,7 +104,7 @@ impl Review {
                 tools,
             }
         };
-        let upstreams = importing.iter().zip(judged).map(reviewed).collect();
+        let upstreams = sources.iter().zip(judged).map(reviewed).collect();
         Ok(Self {
             pins,
             lock,
@@ -132,8 +133,8 @@ impl Review {
         Digest::compute(taken.collect::<String>().as_bytes())
     }
 
-    /// Approves all of `selection`, or nothing, in the name of `by`. The pins of tools that are gone are removed.
-    /// Returns the names, as clients see them, of the tools that this changes.
+    /// Approves all of `selection`, or nothing, in the name of `by`. The pins of tools that are gone are removed, unless
+    /// tools of the catalogue call them. Returns the names, as clients see them, of the tools that this changes.
     pub fn approve(
         &mut self,
         selection: &Selection,
@@ -151,7 +152,9 @@ impl Review {
                     (PinJudgement::New { .. } | PinJudgement::Drifted { .. }, Some(definition)) => {
                         self.pins.approve(&upstream.source, definition, by, now);
                     }
-                    (PinJudgement::Gone, _) => self.pins.forget(&upstream.source, &tool.name),
+                    (PinJudgement::Gone, _) if !upstream.is_called(&tool.name) => {
+                        self.pins.forget(&upstream.source, &tool.name);
+                    }
                     _ => continue,
                 }
                 changed.push(tool.shown.clone());
@@ -188,17 +191,24 @@ impl Review {
     }
 
     fn check_tool(&self, name: &str) -> Result<(), NotApproved> {
-        let mut tools = self.upstreams.iter().flat_map(|upstream| &upstream.tools);
-        match tools
-            .find(|tool| tool.shown == name)
-            .map(|tool| &tool.judged)
-        {
-            None => Err(NotApproved::NoTool(name.to_owned())),
-            Some(PinJudgement::Refused { reason }) => {
-                Err(NotApproved::Refused(name.to_owned(), reason.clone()))
-            }
-            Some(_) => Ok(()),
+        let tools = self.upstreams.iter().flat_map(|upstream| &upstream.tools);
+        let mut checked = Err(NotApproved::NoTool(name.to_owned()));
+        // An imported tool is refused if a tool of the catalogue has its name.
+        for tool in tools.filter(|tool| tool.shown == name) {
+            let PinJudgement::Refused { reason } = &tool.judged else {
+                return Ok(());
+            };
+            checked = Err(NotApproved::Refused(name.to_owned(), reason.clone()));
         }
+        checked
+    }
+}
+
+impl ReviewedUpstream {
+    /// Returns whether a tool of the catalogue calls the upstream's tool `name`.
+    fn is_called(&self, name: &str) -> bool {
+        let mut tools = self.tools.iter();
+        tools.any(|tool| tool.is_configured && tool.name == name)
     }
 }
 
@@ -217,17 +227,17 @@ impl Selection {
 /// Requests the list of each source concurrently. Returns the list, or the reason why it is not known.
 async fn fetch_lists(
     catalogue: &Catalogue,
-    importing: &[ImportedSource],
+    pinned: &[PinnedSource],
     ambient: &Ambient,
 ) -> Result<BTreeMap<String, Result<List, String>>, Error> {
     let mut sources = Sources::new(&Arc::new(Platform::new()), None, None);
     for settings in catalogue.sources() {
-        if importing.iter().any(|source| source.name == settings.name) {
+        if pinned.iter().any(|source| source.name == settings.name) {
             sources.open(settings.clone(), PATIENCE, ambient, None)?;
         }
     }
     let deadline = Instant::now() + PATIENCE;
-    let answers = importing.iter().map(async |source| {
+    let answers = pinned.iter().map(async |source| {
         let upstream = sources.mcp(&source.name)?;
         let answer = List::fetch(&upstream, deadline).await;
         let answer = answer.map_err(|error| error.to_string());

@@ -11,6 +11,7 @@ use wardgate_testkit::{FakeAudit, until_true};
 
 use super::*;
 use wardgate_catalogue::FileText;
+use wardgate_catalogue::plan::{McpTarget, Plan};
 
 const ONE_SERVER: &str = "sources: { files: { type: mcp, command: [none] } }";
 
@@ -349,6 +350,97 @@ async fn the_file_says_which_tools_are_imported() {
         imported(", tools: all", &takes_a_name),
         ["Files_read", "files__list"]
     );
+}
+
+/// A catalogue whose tool `own` calls the tool `read` of a server of which nothing is imported.
+const ONE_CALLER: &str = "sources: { files: { type: mcp, command: [none] } }\n\
+    tools: [{ name: own, input_schema: {}, execute: { type: mcp, source: files, tool: read } }]";
+
+/// Returns whether the tool `own`, the first one, calls only the approved definition.
+fn is_pinned(catalogue: &Catalogue) -> bool {
+    let Plan::Mcp(plan) = catalogue.tools()[0].plan() else {
+        panic!("it calls no server");
+    };
+    matches!(&plan.target, McpTarget::Tool { pin: Some(_), .. })
+}
+
+#[tokio::test]
+async fn p9_a_configured_tool_whose_upstream_tool_changed_is_kept_out_until_it_is_approved() {
+    let world = World::new();
+    let pins = create_pins(&[tool("read")]);
+    let unanswered = world.import(ONE_CALLER, &pins);
+    assert_eq!(names(&unanswered), ["own"]);
+    assert!(is_pinned(&unanswered));
+    assert_eq!(unanswered.followed_sources(), ["files"]);
+    assert!(unanswered.imported_sources().is_empty());
+
+    world.answers("files", &[tool("read"), tool("list")]);
+    let before = world.import(ONE_CALLER, &pins);
+    assert_eq!(names(&before), ["own"]);
+    world.answers("files", &[changed_tool("read"), tool("list")]);
+    assert!(names(&world.import(ONE_CALLER, &pins)).is_empty());
+    let approved = world.import(ONE_CALLER, &create_pins(&[changed_tool("read")]));
+    assert_eq!(names(&approved), ["own"]);
+    world.answers("files", &[tool("list")]);
+    assert!(names(&world.import(ONE_CALLER, &pins)).is_empty());
+    world
+        .has_recorded(&[
+            "tools.lock",
+            "tool.quarantined",
+            "tools.lock",
+            "tool.approved",
+            "tools.lock",
+        ])
+        .await;
+}
+
+#[tokio::test]
+async fn p9_a_configured_tool_without_an_entry_is_kept_out_once_its_source_has_any() {
+    let world = World::new();
+    let without = world.import(ONE_CALLER, &Pins::default());
+    assert_eq!(names(&without), ["own"]);
+    assert!(!is_pinned(&without));
+    assert!(without.followed_sources().is_empty(), "nothing is compared");
+
+    let other = create_pins(&[tool("list")]);
+    assert!(names(&world.import(ONE_CALLER, &other)).is_empty());
+    world.answers("files", &[tool("read"), tool("list")]);
+    assert!(names(&world.import(ONE_CALLER, &other)).is_empty());
+    let both = create_pins(&[tool("read"), tool("list")]);
+    assert!(is_pinned(&world.import(ONE_CALLER, &both)));
+}
+
+#[tokio::test]
+async fn p9_a_configured_tool_of_a_source_with_first_use_is_pinned_when_its_server_answers() {
+    let world = World::new();
+    let trusting = ONE_CALLER.replace("[none]", "[none], pins: first_use");
+    let unanswered = world.import(&trusting, &Pins::default());
+    assert_eq!(names(&unanswered), ["own"]);
+    assert!(!is_pinned(&unanswered));
+    assert_eq!(unanswered.followed_sources(), ["files"]);
+    world.answers("files", &[tool("read")]);
+    assert!(is_pinned(&world.import(&trusting, &Pins::default())));
+    world.answers("files", &[changed_tool("read")]);
+    assert!(names(&world.import(&trusting, &Pins::default())).is_empty());
+    world.has_recorded(&["tool.quarantined"]).await;
+}
+
+#[tokio::test]
+async fn a_configured_tool_may_have_the_name_of_the_imported_tool_that_it_calls() {
+    let world = World::new();
+    let yaml = ONE_CALLER
+        .replace("[none]", "[none], tools: all")
+        .replace("name: own", "name: files__read");
+    world.answers("files", &[tool("read")]);
+    for _ in 0..2 {
+        let catalogue = world.import(&yaml, &create_pins(&[tool("read")]));
+        assert_eq!(names(&catalogue), ["files__read"]);
+        assert!(is_pinned(&catalogue));
+    }
+    // The imported tool is refused once, and not again with each list.
+    world
+        .has_recorded(&["tools.lock", "tool.quarantined"])
+        .await;
 }
 
 #[tokio::test]

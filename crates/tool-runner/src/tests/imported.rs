@@ -51,11 +51,16 @@ struct World {
 
 impl World {
     async fn start(tools: &Value) -> Self {
+        Self::with("[]", tools).await
+    }
+
+    /// Starts the service with these tools in its catalogue besides those of the server.
+    async fn with(configured: &str, tools: &Value) -> Self {
         let database = database::sqlite().await;
-        let yaml =
-            "sources: { files: { type: mcp, command: [sh, server.sh, tools.json] } }\ntools: []\n";
+        let source = "sources: { files: { type: mcp, command: [sh, server.sh, tools.json] } }";
+        let yaml = format!("{source}\ntools: {configured}\n");
         let tools = tools.to_string();
-        let harness = Harness::with(&database, yaml, |config| {
+        let harness = Harness::with(&database, &yaml, |config| {
             let dir = config.catalogue.parent().unwrap();
             std::fs::write(dir.join("server.sh"), SERVER).unwrap();
             std::fs::write(dir.join("tools.json"), tools).unwrap();
@@ -150,6 +155,37 @@ async fn tools_appear_as_they_are_approved_and_vanish_as_they_change() {
     );
     world.has_recorded("tool.quarantined", 3).await;
     world.has_recorded("tool.approved", 3).await;
+}
+
+#[tokio::test]
+async fn p9_the_upstream_tool_of_a_configured_tool_is_approved_under_its_name() {
+    let own =
+        "[{ name: own, input_schema: {}, execute: { type: mcp, source: files, tool: read } }]";
+    let offered = json!([tool("read", "Reads."), tool("write", "Writes.")]);
+    let world = World::with(own, &offered).await;
+    world.lists(&["own"]).await;
+    let source = Selection::Source("files".to_owned());
+    assert_eq!(world.approve(&source).await, ["own"]);
+    let lock = std::fs::read_to_string(world.dir.join("tools.lock")).unwrap();
+    assert!(lock.contains("\"read\":") && !lock.contains("\"write\":"));
+    world.lists(&["own"]).await;
+
+    world.serve(&json!([tool("read", "Reads it.")]));
+    world.lists(&[]).await;
+    let by_name = Selection::Tools(vec!["own".to_owned()]);
+    assert_eq!(world.approve(&by_name).await, ["own"]);
+    world.lists(&["own"]).await;
+    assert_eq!(world.harness.call("own", "{}").await.text(), "done");
+
+    // Nothing can be approved while the server has no such tool, so that a later one is compared with the approved one.
+    world.serve(&json!([]));
+    world.lists(&[]).await;
+    assert!(world.approve(&source).await.is_empty());
+    world.serve(&json!([tool("read", "Reads and sends.")]));
+    let reviewed = review(&world.harness.file).await;
+    let judged = &reviewed.upstreams()[0].tools[0].judged;
+    assert!(matches!(judged, PinJudgement::Drifted { .. }), "{judged:?}");
+    world.lists(&[]).await;
 }
 
 #[tokio::test]
@@ -255,7 +291,7 @@ async fn a_review_approves_by_name_what_is_suspicious_and_never_what_is_refused(
         (named(&[&long]), "cannot be approved: its name"),
         (
             Selection::Source("main".to_owned()),
-            "no tools are imported from a source `main`",
+            "no tools of a source `main` are imported or called",
         ),
     ] {
         let error: NotApproved = approve(&selection).unwrap_err();

@@ -8,7 +8,9 @@ use axum::response::{IntoResponse, Response};
 use futures::future::join_all;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
-use wardgate_domain::PermitTerms;
+use wardgate_catalogue::{Pins, lock_path};
+use wardgate_domain::{PermitTerms, Timestamp};
+use wardgate_mcp_client::CanonicalDefinition;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_testkit::{mcp_discovery, mcp_message, mcp_result, serve, until_true};
 
@@ -135,6 +137,51 @@ async fn answer(State(upstream): State<Arc<Upstream>>, request: Request) -> Resp
     response
 }
 
+/// Serves version 1 of a server. Returns the server and its URL.
+async fn serve_upstream(
+    is_modern: bool,
+    for_capable: &'static str,
+    has_conditional: bool,
+) -> (Arc<Upstream>, String) {
+    let upstream = Arc::new(Upstream {
+        is_modern,
+        deployed: Mutex::new(DeployedServer {
+            version: 1,
+            description: APPROVED,
+            for_capable,
+            has_conditional,
+            sessions: Vec::new(),
+            ran: Vec::new(),
+            lists: 0,
+        }),
+    });
+    let router = Router::new()
+        .fallback(answer)
+        .with_state(Arc::clone(&upstream));
+    let url = format!("http://{}/mcp", serve(router).await);
+    (upstream, url)
+}
+
+/// Starts a service whose tool `own` calls the tool `read` of the server at `url`, with a lock file that contains only the
+/// server's tool `locked`, as it is described when it is approved.
+async fn start_configured(url: &str, locked: Option<&str>) -> Harness {
+    let yaml = format!(
+        "sources:\n  up: {{ type: mcp, url: '{url}', private: [127.0.0.0/8] }}\n\
+         tools:\n  - {{ name: own, input_schema: {{}}, execute: {{ type: mcp, source: up, tool: read }} }}\n"
+    );
+    let mut pins = Pins::default();
+    if let Some(locked) = locked {
+        let schema = json!({ "type": "object" });
+        let tool = json!({ "name": locked, "description": APPROVED, "inputSchema": schema });
+        let definition = CanonicalDefinition::parse_tool(&tool.to_string()).unwrap();
+        pins.approve("up", definition, "alice", Timestamp::from_seconds(0));
+    }
+    Harness::with(&database::sqlite().await, &yaml, |config| {
+        std::fs::write(lock_path(&config.catalogue), pins.to_text()).unwrap();
+    })
+    .await
+}
+
 struct World {
     harness: Harness,
     upstream: Arc<Upstream>,
@@ -148,22 +195,7 @@ impl World {
     }
 
     async fn with(is_modern: bool, for_capable: &'static str, has_conditional: bool) -> Self {
-        let upstream = Arc::new(Upstream {
-            is_modern,
-            deployed: Mutex::new(DeployedServer {
-                version: 1,
-                description: APPROVED,
-                for_capable,
-                has_conditional,
-                sessions: Vec::new(),
-                ran: Vec::new(),
-                lists: 0,
-            }),
-        });
-        let router = Router::new()
-            .fallback(answer)
-            .with_state(Arc::clone(&upstream));
-        let url = format!("http://{}/mcp", serve(router).await);
+        let (upstream, url) = serve_upstream(is_modern, for_capable, has_conditional).await;
         let yaml = format!(
             "sources:\n  up: {{ type: mcp, url: '{url}', private: [127.0.0.0/8], pins: first_use }}\n"
         );
@@ -173,6 +205,18 @@ impl World {
         })
         .await;
         let approved = harness.terms("up__read").await;
+        Self {
+            harness,
+            upstream,
+            approved,
+        }
+    }
+
+    /// Starts a service whose tool `own` calls the server's tool `read`, which only the lock file can approve.
+    async fn with_configured(is_modern: bool, locked: Option<&str>) -> Self {
+        let (upstream, url) = serve_upstream(is_modern, APPROVED, false).await;
+        let harness = start_configured(&url, locked).await;
+        let approved = harness.terms("own").await;
         Self {
             harness,
             upstream,
@@ -302,4 +346,42 @@ async fn the_list_of_a_connection_is_asked_for_once_and_not_for_each_call() {
     let before = lists();
     world.calls(8).await;
     assert_eq!(lists(), before);
+}
+
+#[tokio::test]
+async fn p9_a_configured_tool_never_runs_a_changed_tool_of_a_server_with_sessions() {
+    let world = World::with_configured(false, Some("read")).await;
+    assert_eq!(world.calls(2).await, [APPROVED; 2]);
+    world.upstream.redeploy(CHANGED);
+    let answers = world.calls(8).await;
+    assert!(
+        answers
+            .iter()
+            .all(|answer| answer == "tool_changed" || answer == "ERROR_REASON_UNKNOWN_TOOL"),
+        "{answers:?}"
+    );
+    world.is_kept_out().await;
+    assert_eq!(world.upstream.count_runs(CHANGED), 0);
+}
+
+#[tokio::test]
+async fn p9_a_configured_tool_releases_no_answer_of_a_changed_tool_of_a_server_without_sessions() {
+    let world = World::with_configured(true, Some("read")).await;
+    assert_eq!(world.calls(2).await, [APPROVED; 2]);
+    world.upstream.redeploy(CHANGED);
+    let answers = world.calls(8).await;
+    assert!(
+        answers.iter().all(|answer| answer != CHANGED),
+        "{answers:?}"
+    );
+    world.is_kept_out().await;
+}
+
+#[tokio::test]
+async fn p9_a_configured_tool_without_an_entry_is_offered_only_while_its_source_has_none() {
+    let (_upstream, url) = serve_upstream(true, APPROVED, false).await;
+    let locked = start_configured(&url, Some("other")).await;
+    assert!(locked.tools().await.tools.is_empty());
+    let world = World::with_configured(true, None).await;
+    assert_eq!(world.calls(1).await, [APPROVED]);
 }

@@ -234,8 +234,8 @@ fn check_contents(settings: &Settings) -> Result<Vec<Fault>, Failure> {
     let mut found = Vec::new();
     if settings.has("tool_runner") {
         let config = settings.own_settings("tool_runner", |_| {})?;
-        found =
-            warnings::collect_warnings(&wardgate_tool_runner::check(&config)?, policies.as_ref());
+        let (catalogue, pins) = wardgate_tool_runner::check(&config)?;
+        found = warnings::collect_warnings(&catalogue, policies.as_ref(), Some(&pins));
     }
     if settings.has("agent") {
         let config = settings.own_settings("agent", |_| {})?;

@@ -83,7 +83,7 @@ fn lint(
     let mut offers = Vec::new();
     if let Some(file) = tools {
         let catalogue = tools::load_definitions(file)?;
-        let found = warnings::collect_warnings(&catalogue, Some(&set));
+        let found = warnings::collect_warnings(&catalogue, Some(&set), None);
         warnings.extend(found.iter().map(ToString::to_string));
         offers = offers_of(&catalogue);
     }

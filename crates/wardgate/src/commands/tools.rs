@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use wardgate_catalogue::{Catalogue, Fault};
+use wardgate_catalogue::{Catalogue, Fault, Pins, lock_path};
 use wardgate_domain::{SwitchAction, ToolName, mark_invisible};
 use wardgate_policy::PolicySet;
 use wardgate_resilience::LimitSettings;
@@ -137,10 +137,12 @@ async fn list_callable(caller: ClientOptions, format: OutputFormat) -> Result<()
 
 fn check(file: &Path, policies: Option<PathBuf>, format: OutputFormat) -> Result<(), Failure> {
     let catalogue = load(file)?;
+    let pins = Pins::load(&lock_path(file)).map_err(|fault| unusable(file, &[fault]))?;
     let beside = file.with_file_name("policies");
     let policies = policies.or_else(|| beside.is_dir().then_some(beside));
     let policies = policies.map(|directory| PolicySet::load(&directory));
-    let found = warnings::collect_warnings(&catalogue, policies.transpose()?.as_ref());
+    let policies = policies.transpose()?;
+    let found = warnings::collect_warnings(&catalogue, policies.as_ref(), Some(&pins));
     warnings::print_warnings(&found);
     let tools = catalogue.tools().len();
     let texts: Vec<_> = found.iter().map(ToString::to_string).collect();

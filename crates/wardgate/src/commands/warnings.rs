@@ -1,15 +1,23 @@
-//! Warnings about entries of a catalogue that are valid but that nobody can reach under the policies.
+//! Warnings about entries of a catalogue that are valid, but that nobody can reach under the policies, or that call tools
+//! without an approved definition.
 
-use wardgate_catalogue::{Catalogue, Fault, Tool};
+use wardgate_catalogue::{Catalogue, Fault, Pins, Tool};
 use wardgate_policy::PolicySet;
 
 /// Returns all warnings about `catalogue` in the order of its files. Without policies, returns only those that hold under
-/// any policies.
-pub(super) fn collect_warnings(catalogue: &Catalogue, policies: Option<&PolicySet>) -> Vec<Fault> {
+/// any policies, and without `pins`, the lock file, only those that hold with any.
+pub(super) fn collect_warnings(
+    catalogue: &Catalogue,
+    policies: Option<&PolicySet>,
+    pins: Option<&Pins>,
+) -> Vec<Fault> {
     let mut warnings = catalogue.warnings().to_vec();
     let unclassified = wardgate_domain::ColumnClass::unclassified();
     if policies.is_none_or(|policies| !policies.shows_anyone(&unclassified)) {
         warnings.extend(catalogue.unclassified_columns());
+    }
+    if let Some(pins) = pins {
+        warnings.extend(catalogue.unpinned_tools(pins));
     }
     for tool in catalogue.tools() {
         let of_policies = policies.map(|policies| warn_of_unreachable(tool, policies));

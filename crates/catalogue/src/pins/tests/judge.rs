@@ -1,6 +1,6 @@
 //! Tests of the judgement of each tool that an upstream offers.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use wardgate_domain::Timestamp;
@@ -177,4 +177,52 @@ fn an_approval_replaces_and_a_forgotten_tool_is_new_again() {
     assert!(!pins.knows("shop"));
     let judged = judge(&pins, "shop", &[changed], &mut Names::default());
     assert_eq!(judged[0].judged.as_str(), "new");
+}
+
+#[test]
+fn p9_a_tool_that_tools_yaml_calls_is_judged_by_the_pin_of_the_tool_of_its_server() {
+    let approved = ["kept", "changed", "lost"].map(tool_with_name);
+    let pins = create_pins("shop", &approved);
+    let mut changed = tool_with_name("changed");
+    changed["title"] = json!("Other");
+    let offered = [
+        tool_with_name("kept"),
+        changed,
+        tool_with_name("brand_new"),
+        tool_with_name("twice"),
+        tool_with_name("twice"),
+        json!({ "name": "odd" }),
+        tool_with_name("unused"),
+    ];
+    let texts: Vec<String> = offered.iter().map(Value::to_string).collect();
+    let definitions: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let names = [
+        "kept",
+        "changed",
+        "lost",
+        "brand_new",
+        "twice",
+        "odd",
+        "unknown",
+    ];
+    let called = names.map(|name| (format!("own_{name}"), name.to_owned()));
+    let judged = pins.judge_called("shop", &BTreeMap::from(called), &definitions);
+    assert_eq!(
+        states(&judged),
+        [
+            ("brand_new", "new"),
+            ("changed", "drifted"),
+            ("kept", "approved"),
+            ("lost", "gone"),
+            ("odd", "refused"),
+            ("twice", "refused"),
+            ("unknown", "refused"),
+        ]
+    );
+    assert_eq!(
+        judged[0].to_string(),
+        "wider      new       own_brand_new (calls `brand_new`)\n"
+    );
+    let pending: Vec<_> = judged.iter().filter(|tool| tool.is_pending()).collect();
+    assert_eq!(pending, [&judged[0], &judged[1]]);
 }

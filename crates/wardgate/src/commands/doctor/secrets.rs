@@ -69,7 +69,7 @@ pub(super) fn referenced_files(settings: &Settings, only: &[ConfigSection]) -> V
     };
     if is_asked(ConfigSection::ToolRunner)
         && let Ok(config) = settings.own_settings("tool_runner", |_| {})
-        && let Ok(catalogue) = wardgate_tool_runner::check(&config)
+        && let Ok((catalogue, _)) = wardgate_tool_runner::check(&config)
     {
         let paths = catalogue.secret_files().iter();
         add(
