@@ -474,7 +474,10 @@ fn measure(
         Attack::count(&attack.ended)
     );
     assert!(growth < 64, "memory grew by {growth} MiB");
-    assert!(ratio < 2.0, "p99 is {ratio:.2} times as long as without the flood");
+    assert!(
+        ratio < 2.0,
+        "p99 is {ratio:.2} times as long as without the flood"
+    );
 }
 
 #[test]

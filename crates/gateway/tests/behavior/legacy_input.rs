@@ -6,10 +6,10 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 
 use crate::content;
-use crate::stream_messages::final_result;
 use crate::resumed::{back, call};
 use crate::sessions::{begin_with, within};
 use crate::sse::Client;
+use crate::stream_messages::final_result;
 use crate::world::{LEGACY, OLDEST, Reply, World};
 use wardgate_testkit::{EventStreamClient, content_response};
 

@@ -7,10 +7,10 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 
 use crate::content;
-use crate::stream_messages::final_result;
 use crate::listen;
 use crate::resumed::call;
 use crate::sessions::{begin_with, within};
+use crate::stream_messages::final_result;
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World};
 use wardgate_testkit::{EventStreamClient, PolicyAnswer, RunBehavior};
 

@@ -9,9 +9,9 @@ use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 
-use crate::stream_messages::{final_result, progress};
 use crate::listen::get;
 use crate::sessions::{begin, within};
+use crate::stream_messages::{final_result, progress};
 use crate::world::{LEGACY, OLDEST, Reply, World};
 use wardgate_testkit::{EventStreamClient, PolicyAnswer};
 

@@ -30,7 +30,9 @@ pub(super) fn learn_listed_arguments(
     let numbers = around(prober, [one_number, other_number], NUMBERS);
     let quotes = numbers.as_ref().and_then(|numbers| quotes(&texts, numbers));
     let (plain, kind) = match (&quotes, &numbers) {
-        (Some(quotes), Some(numbers)) => (numbers, text_kind(prober, numbers, &quotes.0, &quotes.1)),
+        (Some(quotes), Some(numbers)) => {
+            (numbers, text_kind(prober, numbers, &quotes.0, &quotes.1))
+        }
         (_, Some(numbers)) if numbers.before == texts.before => (&texts, ValueKind::Plain),
         (_, Some(_)) => (&texts, ValueKind::Text),
         (_, None) => (&texts, ValueKind::Plain),
