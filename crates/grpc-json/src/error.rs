@@ -37,7 +37,7 @@ pub enum GrpcError {
     /// The deadline passed. It is unknown whether the method ran.
     #[error("no answer within the time limit")]
     Timeout,
-    /// The server ended the call with DEADLINE_EXCEEDED before the deadline passed. It is unknown whether the method ran.
+    /// The server ended the call with `DEADLINE_EXCEEDED` before the deadline passed. It is unknown whether the method ran.
     #[error("the server stopped at its own time limit")]
     ServerTimeout,
     /// The call failed. It is unknown whether the method ran.

@@ -175,7 +175,7 @@ impl Operation for ContentRequest {
             output.map_err(|error| run_error(&services.admission, &error))?;
         let result = match given {
             ContentOutcome::InputRequired(input_required) => {
-                return Ok(RoundOutcome::InputRequired(Box::new(input_required)));
+                return Ok(RoundOutcome::InputRequired(input_required));
             }
             ContentOutcome::Nothing(_) if facts.error_kind == UNKNOWN.as_str() => {
                 return Err(Rejection::Unknown.into());

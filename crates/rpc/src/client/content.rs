@@ -140,7 +140,7 @@ pub enum ContentOutcome {
     /// There is no result, because an MCP server responded with this JSON-RPC error, a JSON object.
     Error(Bytes),
     /// The request waits for input of the client.
-    InputRequired(InputRequired),
+    InputRequired(Box<InputRequired>),
 }
 
 impl TryFrom<pb::ListContentResponse> for Content {
@@ -270,7 +270,7 @@ impl TryFrom<pb::GetContentResponse> for ContentResult {
         let result = text(answer.result_json, "content.result_json")?;
         Ok(Self {
             given: match answer.input_required {
-                Some(waits) => ContentOutcome::InputRequired(waits.try_into()?),
+                Some(waits) => ContentOutcome::InputRequired(Box::new(waits.try_into()?)),
                 None if !answer.error_json.is_empty() => ContentOutcome::Error(answer.error_json),
                 None if result.is_empty() => ContentOutcome::Nothing(answer.error),
                 None => ContentOutcome::Result(result),

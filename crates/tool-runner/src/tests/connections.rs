@@ -11,7 +11,7 @@ use super::harness::{Harness, caller};
 use crate::tests::database;
 
 /// A source that acts in its callers' names. Nothing serves the token endpoint.
-const TOOLS: &str = r#"
+const TOOLS: &str = r"
 sources:
   mail:
     type: http
@@ -28,7 +28,7 @@ tools:
     input_schema: { type: object, properties: {} }
     execute: { type: http, source: mail, path: /mail }
     result: { classes: { subject: none } }
-"#;
+";
 
 fn person(subject: &str) -> pb::Person {
     pb::Person {
