@@ -52,16 +52,16 @@ pub fn number_of(value: &BigDecimal) -> Option<Number> {
 }
 
 /// Returns the double whose shortest decimal form is exactly `number`, or `None` if there is none: the double nearest to
-/// `number` then has other digits.
+/// `number` then has other digits. If there are two shortest forms, it is that of JSON, in which the double is returned.
 pub fn exact_double(number: &BigDecimal) -> Option<f64> {
     let double: f64 = number.to_plain_string().parse().ok()?;
-    (decimal(&double.to_string())? == *number).then_some(double)
+    (decimal(&serde_json::to_string(&double).ok()?)? == *number).then_some(double)
 }
 
 /// Returns the 32-bit float whose shortest decimal form is exactly `number`, or `None` if there is none.
 pub fn exact_float(number: &BigDecimal) -> Option<f32> {
     let float: f32 = number.to_plain_string().parse().ok()?;
-    (decimal(&float.to_string())? == *number).then_some(float)
+    (decimal(&serde_json::to_string(&float).ok()?)? == *number).then_some(float)
 }
 
 /// Returns the digits of an integer, which may be written as 10.0 or 1e3. Returns `None` for any other number, and for
@@ -139,6 +139,7 @@ mod tests {
             "16777217",
             "0.123456789",
             "9999999999999.99",
+            "92866260294215.12",
             "9007199254740992",
             "1.7976931348623157e308",
             "5e-324",
@@ -147,6 +148,8 @@ mod tests {
         }
         for text in [
             "99999999999999.99",
+            // The nearest double ends in 125, so the shortest forms 12 and 13 are equally near.
+            "92866260294215.13",
             "9007199254740993",
             "0.1234567890123456789",
             "12345678901234567890123",
