@@ -360,7 +360,7 @@ impl Settings {
         let all: Dict = settings
             .figment
             .extract()
-            .map_err(|error| settings.wrong("", &error))?;
+            .map_err(|error| settings.create_section_error("", &error))?;
         match all.keys().find(|name| !SECTIONS.contains(&name.as_str())) {
             Some(name) => Err(Error::UnknownSection {
                 origin: settings.origin(&[name]),
@@ -378,7 +378,7 @@ impl Settings {
         let section: Dict = self
             .figment
             .extract_inner(name)
-            .map_err(|error| self.wrong(name, &error))?;
+            .map_err(|error| self.create_section_error(name, &error))?;
         self.deserialize_section(name, section)
     }
 
@@ -445,7 +445,7 @@ impl Settings {
     pub(crate) fn to_value(&self) -> Result<Value, Error> {
         self.figment
             .extract()
-            .map_err(|error| self.wrong("", &error))
+            .map_err(|error| self.create_section_error("", &error))
     }
 
     /// Reads a section and resolves its relative paths.
@@ -453,7 +453,7 @@ impl Settings {
         let mut section: Dict = self
             .figment
             .extract_inner(name)
-            .map_err(|error| self.wrong(name, &error))?;
+            .map_err(|error| self.create_section_error(name, &error))?;
         for (key, value) in &mut section {
             self.resolve(key, value);
         }
@@ -473,7 +473,7 @@ impl Settings {
     fn deserialize_section<T: DeserializeOwned>(&self, name: &str, half: Dict) -> Result<T, Error> {
         Figment::from(Serialized::defaults(half))
             .extract()
-            .map_err(|error| self.wrong(name, &error))
+            .map_err(|error| self.create_section_error(name, &error))
     }
 
     /// Resolves the paths of a section relative to the directory of the file.
@@ -547,7 +547,7 @@ impl Settings {
         }
     }
 
-    fn wrong(&self, section: &str, error: &figment::Error) -> Error {
+    fn create_section_error(&self, section: &str, error: &figment::Error) -> Error {
         let unknown = match &error.kind {
             Kind::UnknownField(name, _) => Some(name.as_str()),
             _ => None,
@@ -562,7 +562,7 @@ impl Settings {
         Error::Section {
             origin: self.origin(&path),
             section: section.to_owned(),
-            message: plainly(error),
+            message: describe_faults(error),
         }
     }
 }
@@ -575,16 +575,29 @@ fn steps(key: &str) -> Vec<&str> {
 
 /// Returns which keys are faulty and why. The error's own text would name the place in this program where the value was
 /// created.
-fn plainly(error: &figment::Error) -> String {
+fn describe_faults(error: &figment::Error) -> String {
     let faults: Vec<String> = error
         .clone()
         .into_iter()
         .map(|fault| match fault.path.join(".").as_str() {
-            "" => fault.kind.to_string(),
-            key => format!("`{key}`: {}", fault.kind),
+            "" => describe_fault(&fault.kind),
+            key => format!("`{key}`: {}", describe_fault(&fault.kind)),
         })
         .collect();
     faults.join("; ")
+}
+
+/// Returns what is wrong. The error's own text has the list of known names in nested backticks.
+fn describe_fault(kind: &Kind) -> String {
+    let (what, name, known) = match kind {
+        Kind::UnknownField(name, known) => ("key", name, known),
+        Kind::UnknownVariant(name, known) => ("value", name, known),
+        other => return other.to_string(),
+    };
+    format!(
+        "unknown {what} `{name}`; known {what}s are {}",
+        known.join(", ")
+    )
 }
 
 /// Puts brackets around an IPv6 address in `scheme://host:port` (RFC 3986, section 3.2.2). Kubernetes substitutes the

@@ -33,7 +33,15 @@ fn an_unknown_section_or_key_is_named() {
     let error = settings
         .service::<wardgate_audit::Config, ServiceWiring>("audit")
         .unwrap_err();
-    assert!(error.to_string().contains("lisen"), "{error}");
+    assert!(error.to_string().contains("unknown key `lisen`"), "{error}");
+    let settings = self::settings("audit:\n  database: { pol: 1 }\n").unwrap();
+    let error = settings
+        .own_settings::<wardgate_audit::Config>("audit", |_| {})
+        .unwrap_err()
+        .to_string();
+    let known = "`database.pol`: unknown key `pol`; known keys are ";
+    assert!(error.contains(known), "{error}");
+    assert!(!error.contains("``"), "{error}");
 }
 
 #[test]
