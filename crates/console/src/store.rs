@@ -9,8 +9,8 @@ use tokio::sync::OnceCell;
 use wardgate_domain::Ambient;
 use wardgate_store::postgres::{Rights, Schema};
 use wardgate_store::{
-    Address, Database, DatabaseSettings, Layout, MigrationError, NotAStore, Row, StartWait, Value,
-    is_busy,
+    Address, Database, DatabaseSettings, Layout, MigrationError, NotAStore, Row, Value,
+    prepare_when_free,
 };
 
 use crate::CookieKey;
@@ -124,19 +124,14 @@ impl ConsoleStore {
         matches!(self.address, Address::Sqlite(_))
     }
 
-    /// Prepares an SQLite file. Waits for a file that another program has locked, or that a busy machine opens slowly.
+    /// Prepares an SQLite file, once it is not busy. The time limit of other operations does not apply, because a migration on
+    /// a slow disk would start again each time.
     async fn wait_for_file(&self) -> Result<(), StoreError> {
-        let mut wait = StartWait::for_store(&self.address);
-        loop {
-            // The time limit of other operations does not apply, because a migration on a slow disk would start again
-            // each time.
-            let prepare = async { self.database.prepare().await.map_err(StoreError::from) };
-            match self.prepared.get_or_try_init(|| prepare).await {
-                Err(StoreError::Database(cause)) if is_busy(&cause) && wait.pause(&cause).await => {
-                }
-                prepared => return prepared.map(drop),
-            }
-        }
+        let prepare = || async {
+            let prepared = prepare_when_free(&self.address, || self.database.prepare()).await;
+            prepared.map_err(StoreError::from)
+        };
+        self.prepared.get_or_try_init(prepare).await.map(drop)
     }
 
     /// Executes a statement and returns the number of affected rows.

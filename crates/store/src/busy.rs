@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use crate::{Address, MigrationError, is_busy};
+
 /// Maximum time for which startup waits for a busy store.
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -15,11 +17,26 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Interval between two log messages about the store that startup waits for.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
+/// Prepares the store at `address` by `prepare`, which is repeated for as long as the store is busy, but for at most a minute.
+/// A file is busy if another program has locked it, or if a busy machine opens it slowly.
+pub async fn prepare_when_free<F>(
+    address: &Address,
+    prepare: impl Fn() -> F,
+) -> Result<(), MigrationError>
+where
+    F: Future<Output = Result<(), MigrationError>>,
+{
+    let mut wait = StartWait::for_store(address);
+    loop {
+        match prepare().await {
+            Err(MigrationError::Database(cause)) if is_busy(&cause) && wait.pause(&cause).await => {
+            }
+            prepared => return prepared,
+        }
+    }
+}
+
 /// The wait of one startup for one store.
-///
-/// ```text
-///   loop { match prepare().await { Err(error) if is_busy(&error) && wait.pause(&error).await => {} done => return done } }
-/// ```
 #[derive(Debug)]
 pub struct StartWait {
     store: String,
@@ -66,7 +83,7 @@ mod tests {
     use sqlx::{ConnectOptions, Connection};
 
     use super::*;
-    use crate::{is_busy, sqlite};
+    use crate::sqlite;
 
     #[tokio::test]
     async fn a_file_that_somebody_else_has_locked_is_busy_and_one_that_is_missing_is_not() {

@@ -23,7 +23,7 @@ pub mod sqlite;
 mod tls;
 
 pub use address::{Address, NotAStore};
-pub use busy::StartWait;
+pub use busy::{StartWait, prepare_when_free};
 pub use database::{Database, Row, Statement, Transaction, Value};
 pub use error_code::{is_busy, is_corrupt, is_corrupt_index, is_io_failure};
 pub use layout::Layout;

@@ -23,8 +23,8 @@ use wardgate_domain::Timestamp;
 use wardgate_rpc::client::RecordDamage;
 use wardgate_store::postgres::PostgresPool;
 use wardgate_store::{
-    DatabaseSettings, Layout, MigrationError, Row, StartWait, is_busy, is_corrupt,
-    is_corrupt_index, is_io_failure,
+    DatabaseSettings, Layout, MigrationError, Row, is_corrupt, is_corrupt_index, is_io_failure,
+    prepare_when_free,
 };
 
 use crate::Error;
@@ -77,21 +77,15 @@ pub(crate) fn open_error(address: &Address, source: sqlx::Error) -> Error {
 /// Updates the store to the schema of this program, and creates it if it does not exist. If this program may not change the
 /// schema, checks that it is the right one.
 pub(crate) async fn prepare(address: &Address, settings: &DatabaseSettings) -> Result<(), Error> {
-    let mut wait = StartWait::for_store(address);
-    loop {
-        let prepared = match address {
+    let prepare = || async {
+        match address {
             Address::Sqlite(path) => sqlite::prepare(path, settings).await,
             Address::Postgres(server) => postgres::prepare(server, settings).await,
-        };
-        return match prepared {
-            Err(MigrationError::Database(source)) => {
-                if is_busy(&source) && wait.pause(&source).await {
-                    continue;
-                }
-                Err(open_error(address, source))
-            }
-            prepared => Ok(prepared?),
-        };
+        }
+    };
+    match prepare_when_free(address, prepare).await {
+        Err(MigrationError::Database(source)) => Err(open_error(address, source)),
+        prepared => Ok(prepared?),
     }
 }
 
